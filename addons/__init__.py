@@ -1,0 +1,1 @@
+"""What the tap does with an exchange, one file per concern."""

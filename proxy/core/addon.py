@@ -1,0 +1,59 @@
+"""The seam between the recorder and the addons: one small class, and the sink that addons write to.
+
+Addons run on the recorder's thread, never on the event loop, so they cannot delay traffic. One that
+raises is skipped for that flow and counted as a gap.
+"""
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from gymtap.proxy.core.flow import Flow
+from gymtap.schemas import Attribution, Call, Finding, Gap, Server, ServerKind
+
+
+class Sink(Protocol):
+    """Where addons put what they find out, beside what they set on the flow itself."""
+
+    def attribute(self, exchange: str, attribution: Attribution, parent: str | None, attempt: int) -> None:
+        """Set or revise an earlier exchange's row, its parent, and which retry of the same call it is."""
+
+    def classify(self, exchange: str, call: Call) -> None:
+        """Set or revise what an earlier exchange asked for."""
+
+    def identify(self, server: str, kind: ServerKind) -> None:
+        """Say what a server is, once its traffic shows it."""
+
+    def finding(self, finding: Finding) -> None:
+        """Keep a finding."""
+
+    def gap(self, gap: Gap) -> None:
+        """Count a gap."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """What an addon is built with. Addons keep no globals."""
+
+    sink: Sink
+
+
+class Addon:
+    """Override what you need. Within one flow the calls come in the order below; flows interleave.
+
+    An addon is built by calling its entry point (group `gymtap.addons`) with one `Setup`.
+    """
+
+    def listening(self, server: Server) -> None:
+        """A boundary was opened, or a server's kind was learned."""
+
+    def opened(self, flow: Flow) -> None:
+        """The request's head is known."""
+
+    def requested(self, flow: Flow) -> None:
+        """The request is whole: `request_body` is set, or None when it is too large."""
+
+    def ended(self, flow: Flow) -> None:
+        """The exchange is over: the response is whole, or `error` is set, or both."""
+
+    def stopped(self) -> None:
+        """The tap is stopping; nothing comes after this."""

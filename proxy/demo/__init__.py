@@ -1,0 +1,1 @@
+"""A miniature of Gym, to see gymtap work without installing anything."""

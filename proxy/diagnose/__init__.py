@@ -1,0 +1,1 @@
+"""Diagnosis: from a failed row to its cause, its layer and the next action."""

@@ -1,0 +1,1 @@
+"""Engines: what carries the traffic and tells the tape about it."""

@@ -1,0 +1,1 @@
+"""Wiring: how a tap gets between the servers of a Gym run."""
