@@ -47,7 +47,7 @@ class Wrapper(Model):
 
 
 class Leaf(Model):
-    """The innermost body. `text` is bounded for display; `value` is its JSON where it is JSON; `message` its one line."""
+    """The innermost body. `text` is whole, `value` its JSON where it is JSON, `message` its one telling line."""
 
     kind: LeafKind
     text: str
@@ -65,7 +65,7 @@ class Unwrapped(Model):
 
 
 class Evidence(Model):
-    """One thing that was seen: `source` is `exchange`, `log`, `file`, `row` or `body`; `where` says which (`a42`, `servers.log:17`)."""
+    """One thing that was seen, from an `exchange`, `log`, `file`, `row` or `body`; `where` says which (`a42`, `x.log:17`)."""
 
     source: str
     where: str

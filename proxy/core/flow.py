@@ -27,7 +27,7 @@ def _json(body: bytes | None) -> Any:
 
 @dataclass
 class Flow:
-    """`request_body` and `response_body` are whole and content-decoded; None while unknown, or over INSPECT_MAX_BYTES."""
+    """Bodies are whole and content-decoded; None while they are unknown, or over INSPECT_MAX_BYTES."""
 
     id: str
     server: Server
