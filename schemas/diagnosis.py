@@ -65,7 +65,7 @@ class Unwrapped(Model):
 
 
 class Evidence(Model):
-    """One thing that was seen, from an `exchange`, `log`, `file`, `row` or `body`; `where` says which (`a42`, `x.log:17`)."""
+    """One thing that was seen: `source` is exchange, log, file, row or body; `where` says which (`a42`, `x.log:17`)."""
 
     source: str
     where: str
