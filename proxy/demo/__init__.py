@@ -1,1 +1,1 @@
-"""A miniature of Gym, to see gymtap work without installing anything."""
+"""A miniature of Gym's servers and a stub provider, to see the tap at work without Gym."""
