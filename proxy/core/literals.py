@@ -13,7 +13,7 @@ MAX_DEPTH = 100
 
 _JSON_STRING = re.compile(r'"([^"\\]*(?:\\(?:u[0-9a-fA-F]{4}|[^u])[^"\\]*)*)("?)', re.DOTALL)
 _BYTES_REPR = {
-    quote: re.compile(rf"[bB]{quote}([^{quote}\\]*(?:\\(?:x[0-9a-fA-F]{{2}}|[^x])[^{quote}\\]*)*)({quote}?)", re.DOTALL)
+    quote: re.compile(rf"b{quote}([^{quote}\\]*(?:\\(?:x[0-9a-fA-F]{{2}}|[^x])[^{quote}\\]*)*)({quote}?)", re.DOTALL)
     for quote in "'\""
 }
 _PYTHON_STRING = {
@@ -70,7 +70,7 @@ def bytes_repr(text: str, start: int = 0) -> Literal[bytes] | None:
 
     A cut escape (`\`, `\x`, `\x4`) at the end is dropped, so that what is returned is a prefix of the original.
     """
-    pattern = _BYTES_REPR.get(text[start + 1 : start + 2]) if text[start : start + 1] in {"b", "B"} else None
+    pattern = _BYTES_REPR.get(text[start + 1 : start + 2]) if text[start : start + 1] == "b" else None
     match = pattern.match(text, start) if pattern else None
     if match is None:
         return None
@@ -140,7 +140,7 @@ def _scalar(text: str, start: int) -> Literal[Any]:
     if (found := bytes_repr(text, start)) is not None:
         return Literal(found.value.decode("utf-8", "replace"), found.end, found.closed)
     if match := _NUMBER.match(text, start):
-        number = float(match[0]) if match[1] or match[2] or len(match[0]) > 18 else int(match[0])
+        number = float(match[0]) if match[1] or match[2] or len(match[0]) > 4_000 else int(match[0])
         return Literal(number, match.end(), True)
     word = _WORD.match(text, start)
     if word is None or word[0] not in _WORDS:

@@ -107,6 +107,8 @@ def _peel_log(text: str, state: _Peeling) -> str:
     literal = bytes_repr(text)
     if literal is None or (literal.closed and text[literal.end :].strip()):
         return text
+    if not (literal.closed or prefix or literal.value.startswith((b'"Hit', b"{", b"["))):
+        return text
     state.wrap("bytes_repr")
     state.truncated = state.truncated or not literal.closed
     return literal.value.decode("utf-8", "surrogateescape")
@@ -128,7 +130,8 @@ def _peel_once(text: str, state: _Peeling) -> str | None:
     state.truncated = True
     if inner.startswith(_MARKER):
         return _peel_marker(inner, state)
-    return _cut_marker(state) if inner and _MARKER.startswith(inner) else None
+    # A lone quote begins Gym's wrapping only where something was peeled already.
+    return _cut_marker(state) if _MARKER.startswith(inner) and (inner or not outermost) else None
 
 
 def _cut_marker(state: _Peeling) -> str:
