@@ -51,6 +51,8 @@ class Flow:
     attribution: Attribution = field(default_factory=Attribution)
     parent: str | None = None
     attempt: int = 0
+    request_redacted: int = 0
+    response_redacted: int = 0
 
     @property
     def path(self) -> str:
