@@ -1,0 +1,82 @@
+"""Binds a listener's port, and says who has it when somebody does.
+
+Only Linux tells an unprivileged process who holds a port (/proc), and only for what it may look into.
+"""
+
+import errno
+import socket
+from pathlib import Path
+
+from gymtap.proxy.core.errors import ListenError
+
+BACKLOG = 4096
+"""Thousands of clients may connect at once; the kernel caps it at net.core.somaxconn."""
+_PROC = Path("/proc")
+_LISTENING = "0A"
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Bind and listen on `host`:`port` (0: any free one). Raises ListenError."""
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        sock = socket.socket(family, kind, protocol)
+    except OSError as error:
+        raise ListenError(
+            f"cannot listen on {host}:{port}: {error.strerror}", "name an address of this machine"
+        ) from None
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind(address)
+        sock.listen(BACKLOG)
+    except OSError as error:
+        sock.close()
+        raise _refused(host, port, error) from None
+    sock.setblocking(False)
+    return sock
+
+
+def _refused(host: str, port: int, error: OSError) -> ListenError:
+    if error.errno != errno.EADDRINUSE:
+        return ListenError(f"cannot listen on {host}:{port}: {error.strerror}", "choose another address or port")
+    owner = holder(port)
+    by = f" by {owner}" if owner else ""
+    return ListenError(
+        f"port {host}:{port} is taken{by}", "stop that process, or choose another port (0 is any free one)"
+    )
+
+
+def holder(port: int, proc: Path = _PROC) -> str | None:
+    """Who listens on a TCP port, as `pid 42 (python server.py)`; None where it cannot be known."""
+    sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port, proc)}
+    if not sockets:
+        return None
+    for process in proc.glob("[0-9]*"):
+        if any(link in sockets for link in _open_files(process)):
+            return f"pid {process.name} ({_command(process)})"
+    return None
+
+
+def _listening_inodes(port: int, proc: Path) -> set[str]:
+    inodes = set()
+    for table in ("tcp", "tcp6"):
+        try:
+            lines = (proc / "net" / table).read_text().splitlines()[1:]
+        except OSError:
+            continue
+        rows = [line.split() for line in lines]
+        inodes |= {row[9] for row in rows if row[3] == _LISTENING and int(row[1].rpartition(":")[2], 16) == port}
+    return inodes
+
+
+def _open_files(process: Path) -> list[str]:
+    try:
+        return [str(entry.readlink()) for entry in (process / "fd").iterdir()]
+    except OSError:  # another user's process, or one that just ended
+        return []
+
+
+def _command(process: Path) -> str:
+    try:
+        return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip() or "?"
+    except OSError:
+        return "?"
