@@ -1,0 +1,1 @@
+"""A miniature of Starlette: a callable application."""
