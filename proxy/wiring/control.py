@@ -117,7 +117,10 @@ class Control:
         return response
 
     async def _takeover(self, request: web.Request) -> web.StreamResponse:
-        """Listen in a server's place until its connection ends: `{name, type, host, port, upstream_host, upstream_port}`."""
+        """Listen in a server's place until its connection ends.
+
+        Asked with `{name, type, host, port, upstream_host, upstream_port, judges}`.
+        """
         asked = orjson.loads(await request.read())
         origin = Origin("http", str(asked["host"]), int(asked["port"]))
         lease = await self._grant(origin, asked)

@@ -22,20 +22,22 @@ def _config():
 
 def _children(node):
     """The (key, value) pairs of a mapping, without resolving what cannot be resolved."""
-    pairs = []
-    for key in list(node):
-        try:
-            pairs.append((str(key), node[key]))
-        except Exception:  # noqa: BLE001, PERF203 - a missing (`???`) or broken value is Gym's to complain about
-            continue
-    return pairs
+    return [(str(key), _value(node, key)) for key in list(node)]
+
+
+def _value(node, key):
+    """A mapping's value; None for a missing (`???`) or broken one, which is Gym's to complain about."""
+    try:
+        return node[key]
+    except Exception:  # noqa: BLE001 - whatever the configuration's library raises
+        return None
 
 
 def _is_mapping(node):
     return hasattr(node, "keys") and hasattr(node, "__getitem__")
 
 
-def _entry(name, instance):
+def _entry(instance):
     """(type, entry) of a named server, or None when it is not one."""
     for kind, implementations in _children(instance):
         if not _is_mapping(implementations):
@@ -52,7 +54,7 @@ def servers():
         if name == "head_server" and _is_mapping(instance) and "port" in instance:
             found[name] = ("head", instance)
         elif _is_mapping(instance):
-            entry = _entry(name, instance)
+            entry = _entry(instance)
             if entry is not None:
                 found[name] = entry
     return found
@@ -79,13 +81,9 @@ def own_type():
 
 def is_gym_address(host, port):
     """Whether the configuration names a server at that address."""
-    for _, entry in servers().values():
-        try:
-            if int(entry.get("port") or 0) == port and str(entry.get("host")) == host:
-                return True
-        except (TypeError, ValueError):
-            continue
-    return False
+    return any(
+        str(entry.get("port")) == str(port) and str(entry.get("host")) == host for _, entry in servers().values()
+    )
 
 
 def mentions(origin, limit=20):
@@ -113,7 +111,7 @@ def _search(node, path, origin, found, limit):
 def judges(limit=20):
     """The names of servers that some entry refers to under a key that says judge."""
     found = set()
-    for _, (_, entry) in servers().items():
+    for _, entry in servers().values():
         for key, child in _children(entry):
             if "judge" in key.lower() and _is_mapping(child) and isinstance(child.get("name"), str):
                 found.add(child["name"])

@@ -51,7 +51,7 @@ async def _bound(relay, public):
     for _ in range(_TRIES):
         try:
             return await asyncio.start_server(relay, *public)
-        except OSError:
+        except OSError:  # noqa: PERF203 - a few tries
             await asyncio.sleep(_PAUSE_S)
     return await asyncio.start_server(relay, *public)
 
