@@ -6,7 +6,7 @@ end and undo the transfer coding for the record, so chunk sizes, extensions and 
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 type RawHeaders = tuple[tuple[bytes, bytes], ...]
@@ -20,6 +20,7 @@ MAX_CHUNK_LINE_BYTES = 64 * 2**10
 # too, and stays: the coding is relayed as it is. Trailer stays for the same reason.
 _HOP_BY_HOP = frozenset({b"keep-alive", b"proxy-connection", b"te", b"upgrade"})
 _CONNECTION = b"connection"
+_EDITED = _HOP_BY_HOP | {_CONNECTION}
 # Options that the tap itself honours towards the other side, because it pairs the two connections.
 _OWN_OPTIONS = frozenset({b"close", b"keep-alive", b"upgrade"})
 # A Connection option may not remove what frames or routes the message.
@@ -38,26 +39,39 @@ class MalformedError(Exception):
     """The bytes are not HTTP/1.1. `str(error)` is one line."""
 
 
-@dataclass(frozen=True, slots=True)
-class RequestHead:
-    """A request's head. `raw` is all of it, blank line included; `target` is as sent."""
+@dataclass(slots=True)
+class Head:
+    """A message's head. `raw` is all of it, blank line included; `names` are its fields' in lower case."""
 
     raw: bytes
+    version: str
+    headers: RawHeaders
+    names: frozenset[bytes] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.names = frozenset([name.lower() for name, _ in self.headers])
+
+    def values(self, name: bytes) -> list[bytes]:
+        """The values of a field (its name in lower case), in order."""
+        if name not in self.names:
+            return []
+        return [value for key, value in self.headers if key.lower() == name]
+
+
+@dataclass(slots=True)
+class RequestHead(Head):
+    """A request's head; `target` is as sent."""
+
     method: str
     target: str
-    version: str
-    headers: RawHeaders
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseHead:
-    """A response's head. `raw` is all of it, blank line included."""
+@dataclass(slots=True)
+class ResponseHead(Head):
+    """A response's head."""
 
-    raw: bytes
-    version: str
     status: int
     reason: str
-    headers: RawHeaders
 
 
 def head_end(data: bytes, start: int = 0) -> int:
@@ -94,7 +108,7 @@ def read_request(raw: bytes) -> RequestHead:
     if match is None:
         raise MalformedError(f"not a request line: {raw[:80]!r}")
     method, target, version = (part.decode("latin-1") for part in match.groups())
-    return RequestHead(raw, method, target, version, _fields(raw[match.end() :]))
+    return RequestHead(raw, version, _fields(raw[match.end() :]), method, target)
 
 
 def read_response(raw: bytes) -> ResponseHead:
@@ -103,7 +117,8 @@ def read_response(raw: bytes) -> ResponseHead:
     if match is None:
         raise MalformedError(f"not a status line: {raw[:80]!r}")
     version, status, reason = match.groups(b"")
-    return ResponseHead(raw, version.decode(), int(status), reason.decode("latin-1"), _fields(raw[match.end() :]))
+    fields = _fields(raw[match.end() :])
+    return ResponseHead(raw, version.decode(), fields, int(status), reason.decode("latin-1"))
 
 
 def _fields(block: bytes) -> RawHeaders:
@@ -130,46 +145,48 @@ def _lines(block: bytes) -> list[bytes]:
     return lines
 
 
-def relay_head(raw: bytes, headers: RawHeaders, *, header: bytes = b"", value: bytes | None = None) -> bytes:
+def relay_head(head: Head, *, header: bytes = b"", value: bytes | None = None) -> bytes:
     """The head as it goes on: without hop-by-hop fields (RFC 9110, 7.6.1), otherwise byte for byte.
 
     `header`, in lower case, names a field to take out; with `value` it is put in (in place, or last) instead.
     """
-    names = {name.lower() for name, _ in headers}
-    if not (value is not None or _CONNECTION in names or (header and header in names) or names & _HOP_BY_HOP):
-        return raw
-    drop = _hop_by_hop(headers)
+    raw = head.raw
+    if head.names.isdisjoint(_EDITED) and header not in head.names:
+        if value is None:
+            return raw
+        blank = raw.rindex(b"\n", 0, -1) + 1
+        return raw[:blank] + header + b": " + value + b"\r\n" + raw[blank:]
+    drop = _hop_by_hop(head)
     first_end = raw.index(b"\n") + 1
-    newline = b"\r\n" if raw[first_end - 2 : first_end - 1] == b"\r" else b"\n"
     out = [raw[:first_end]]
     for line in _lines(raw[first_end:]):
         name = line.partition(b":")[0].rstrip().lower()
-        if name == header and header:
+        if name == header:
             if value is not None:
-                out.append(line.partition(b":")[0] + b": " + value + newline)
+                out.append(line.partition(b":")[0] + b": " + value + b"\r\n")
                 value = None
         elif name == _CONNECTION:
-            out.append(_own_options(line, newline))
+            out.append(_own_options(line))
         elif name not in drop:
             out.append(line)
     if value is not None:
-        out.append(header + b": " + value + newline)
-    return b"".join(out) + newline
+        out.append(header + b": " + value + b"\r\n")
+    return b"".join(out) + b"\r\n"
 
 
-def _hop_by_hop(headers: RawHeaders) -> frozenset[bytes]:
-    named = {option for name, value in headers if name.lower() == _CONNECTION for option in _tokens(value)}
+def _hop_by_hop(head: Head) -> frozenset[bytes]:
+    named = {option for value in head.values(_CONNECTION) for option in _tokens(value)}
     drop = (_HOP_BY_HOP | named) - _PROTECTED
     return drop - {b"upgrade"} if b"upgrade" in named else drop
 
 
-def _own_options(line: bytes, newline: bytes) -> bytes:
+def _own_options(line: bytes) -> bytes:
     name, _, value = line.partition(b":")
     tokens = [token for token in _tokens(value) if token]
     if all(token in _OWN_OPTIONS for token in tokens):
         return line
     own = b", ".join(token for token in tokens if token in _OWN_OPTIONS)
-    return name + b": " + own + newline if own else b""
+    return name + b": " + own + b"\r\n" if own else b""
 
 
 def _tokens(value: bytes) -> list[bytes]:
@@ -269,7 +286,7 @@ class ChunkedBody:
 
 def request_body(head: RequestHead) -> Body | None:
     """How the request's body is framed (RFC 9112, 6.3); None where there is none. Raises MalformedError."""
-    codings, length = _framing(head.headers)
+    codings, length = _framing(head)
     if codings:
         if codings[-1] != b"chunked":
             raise MalformedError("a request whose last transfer coding is not chunked has no end")
@@ -284,7 +301,7 @@ def response_body(head: ResponseHead, method: str) -> Body | None:
     """
     if method == "HEAD" or head.status in {204, 304} or (method == "CONNECT" and 200 <= head.status < 300):
         return None
-    codings, length = _framing(head.headers)
+    codings, length = _framing(head)
     if codings:
         return ChunkedBody() if codings[-1] == b"chunked" else UntilCloseBody()
     if length is None:
@@ -292,16 +309,10 @@ def response_body(head: ResponseHead, method: str) -> Body | None:
     return LengthBody(length) if length else None
 
 
-def _framing(headers: RawHeaders) -> tuple[list[bytes], int | None]:
+def _framing(head: Head) -> tuple[list[bytes], int | None]:
     """Transfer codings, which win over a length beside them, and the length."""
-    codings: list[bytes] = []
-    lengths: set[bytes] = set()
-    for name, value in headers:
-        lower = name.lower()
-        if lower == b"transfer-encoding":
-            codings += [token for token in _tokens(value) if token]
-        elif lower == b"content-length":
-            lengths |= set(_tokens(value))
+    codings = [token for value in head.values(b"transfer-encoding") for token in _tokens(value) if token]
+    lengths = {token for value in head.values(b"content-length") for token in _tokens(value)}
     if codings or not lengths:
         return codings, None
     length = lengths.pop()

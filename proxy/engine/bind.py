@@ -5,6 +5,8 @@ Only Linux tells an unprivileged process who holds a port (/proc), and only for 
 
 import errno
 import socket
+from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 from gymtap.proxy.core.errors import ListenError
@@ -51,7 +53,7 @@ def holder(port: int, proc: Path = _PROC) -> str | None:
     if not sockets:
         return None
     for process in proc.glob("[0-9]*"):
-        if any(link in sockets for link in _open_files(process)):
+        if not sockets.isdisjoint(_open_files(process)):
             return f"pid {process.name} ({_command(process)})"
     return None
 
@@ -68,11 +70,12 @@ def _listening_inodes(port: int, proc: Path) -> set[str]:
     return inodes
 
 
-def _open_files(process: Path) -> list[str]:
-    try:
-        return [str(entry.readlink()) for entry in (process / "fd").iterdir()]
-    except OSError:  # another user's process, or one that just ended
-        return []
+def _open_files(process: Path) -> Iterator[str]:
+    """What the process has open. Files close while one looks, and other users' processes cannot be looked into."""
+    with suppress(OSError):
+        for entry in (process / "fd").iterdir():
+            with suppress(OSError):
+                yield str(entry.readlink())
 
 
 def _command(process: Path) -> str:

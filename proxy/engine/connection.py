@@ -233,15 +233,15 @@ class Link(asyncio.Protocol):
         """Record the request's head; the head as it goes on."""
         boundary = self._boundary
         number = boundary.next_number()
-        headers, parent = head.headers, None
-        if boundary.causality is not Causality.OFF:
-            headers, parent = _without_parent(headers)
+        read = boundary.causality is not Causality.OFF
+        parents = head.values(_CAUSALITY) if read else []
+        headers = _without_parent(head.headers) if parents else head.headers
         self._exchange = _Exchange(number, head.method)
-        self._put_opened(number, head, headers, parent)
-        if boundary.causality is Causality.OFF:
-            return relay_head(head.raw, head.headers)
+        self._put_opened(number, head, headers, parents[0].decode("latin-1") if parents else None)
+        if not read:
+            return relay_head(head)
         value = f"{boundary.prefix}{number}".encode() if boundary.causality is Causality.INJECT else None
-        return relay_head(head.raw, head.headers, header=_CAUSALITY, value=value)
+        return relay_head(head, header=_CAUSALITY, value=value)
 
     def _put_opened(self, number: int, head: RequestHead, headers: RawHeaders, parent: str | None) -> None:
         clock = self._boundary.clock
@@ -284,7 +284,7 @@ class Link(asyncio.Protocol):
             self._exchange = _Exchange(self._boundary.next_number(), "?")
             words = rest[:256].split(b"\n")[0].decode("latin-1").split()
             method, target = [*words, "?", "?"][:2]
-            self._put_opened(self._exchange.number, RequestHead(rest, method, target, "?", ()), (), None)
+            self._put_opened(self._exchange.number, RequestHead(rest, "?", (), method, target), (), None)
             if self._boundary.causality is not Causality.OFF:
                 rest = without_header(rest, _CAUSALITY)
         out.append(rest)
@@ -434,7 +434,7 @@ class Link(asyncio.Protocol):
         interim = head.status < 200 and head.status != 101
         body = None if interim or head.status == 101 else response_body(head, exchange.method)
         self._answer, self._answer_seen = answer[end:], 0
-        out.append(relay_head(head.raw, head.headers))
+        out.append(relay_head(head))
         if not interim:
             self._answered(exchange, head, body, out)
         return True
@@ -492,7 +492,7 @@ class Link(asyncio.Protocol):
         self._put(Ended(exchange.number, self._boundary.clock.mono_ns(), error))
 
     def _switch(self, head: ResponseHead) -> None:
-        protocol = next((value for name, value in head.headers if name.lower() == b"upgrade"), b"a tunnel")
+        protocol = (head.values(b"upgrade") or [b"a tunnel"])[0]
         self._end(None)
         self._relay_blindly(f"switched to {protocol.decode('latin-1')}: relayed, not recorded")
 
@@ -549,12 +549,8 @@ class UpstreamSide(asyncio.Protocol):
         self._link.upstream_full(full=False)
 
 
-def _without_parent(headers: RawHeaders) -> tuple[RawHeaders, str | None]:
-    """The headers without the causality header, and its value."""
-    parents = [value for name, value in headers if name.lower() == _CAUSALITY]
-    if not parents:
-        return headers, None
-    return tuple(pair for pair in headers if pair[0].lower() != _CAUSALITY), parents[0].decode("latin-1")
+def _without_parent(headers: RawHeaders) -> RawHeaders:
+    return tuple(pair for pair in headers if pair[0].lower() != _CAUSALITY)
 
 
 def _split(data: bytes, at: int) -> tuple[bytes, bytes]:

@@ -48,7 +48,7 @@ class HeadReader:
         except (HttpProcessingError, IndexError):
             return read_request(raw)
         major, minor = message.version
-        return RequestHead(raw, message.method, message.path, f"{major}.{minor}", message.raw_headers)
+        return RequestHead(raw, f"{major}.{minor}", message.raw_headers, message.method, message.path)
 
     def response(self, raw: bytes) -> ResponseHead:
         """Read a response's head. Raises MalformedError when both readers refuse it."""
@@ -59,4 +59,4 @@ class HeadReader:
             return read_response(raw)
         major, minor = message.version
         reason = message.reason.encode("utf-8", "surrogateescape").decode("latin-1")
-        return ResponseHead(raw, f"{major}.{minor}", message.code, reason, message.raw_headers)
+        return ResponseHead(raw, f"{major}.{minor}", message.raw_headers, message.code, reason)
