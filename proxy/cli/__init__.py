@@ -2,4 +2,9 @@
 
 
 def main() -> None:
-    """Run the `gymtap` command."""
+    """Run the `gymtap` command and exit with its status."""
+    import sys  # noqa: PLC0415 - importing gymtap.proxy.cli loads nothing
+
+    from gymtap.proxy.cli.program import execute  # noqa: PLC0415 - the same
+
+    sys.exit(execute(sys.argv[1:]))

@@ -1,0 +1,32 @@
+"""`gymtap captures`: what there is to look at, newest first."""
+
+import time
+
+import typer
+
+from gymtap.proxy.cli import screen
+from gymtap.proxy.cli.options import JsonOption
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("captures")(_captures)
+
+
+def _captures(as_json: JsonOption = False) -> None:
+    """List captures, newest first."""
+    from gymtap.proxy.store import captures, captures_root  # noqa: PLC0415 - quick `--help`
+
+    root = captures_root()
+    infos = list(captures(root))
+    if as_json:
+        screen.write_json({"captures": [info.model_dump(mode="json") for info in infos]})
+        return
+    if not infos:
+        screen.note(f"no captures in {root}")
+        screen.note("  begin one with `gymtap run -- <gym command>`, or see one with `gymtap demo`")
+        return
+    from gymtap.proxy.cli.rows_view import captures_table  # noqa: PLC0415 - only where it is drawn
+
+    screen.out().print(captures_table(infos, time.time_ns()))
+    screen.note(f"in {root}")

@@ -1,0 +1,60 @@
+"""Finds what a command line names: a capture, a row, an exchange; and says on stderr what a person must know.
+
+Which capture was taken is said when it was not named, and gaps are said always: what was not captured may be
+the very thing that is looked for.
+"""
+
+import re
+from collections.abc import Sequence
+
+from gymtap.proxy.cli.screen import note
+from gymtap.proxy.cli.words import counted, one_line, size
+from gymtap.proxy.core.errors import UsageError
+from gymtap.proxy.store import Capture, resolve
+from gymtap.schemas import Gap, RowKey
+
+_EXCHANGE_ID = re.compile(r"[a-z]+\d+")
+_GAPS_TOLD = 3
+
+
+def open_capture(name: str | None, *, quiet: bool = False) -> Capture:
+    """The capture of that path or name, or the newest. Raises CaptureError. `quiet` says nothing on stderr."""
+    capture = Capture(resolve(name))
+    if not quiet:
+        if name is None:
+            note(f"capture {capture.path.name}, the newest")
+        tell_gaps(capture.gaps())
+    return capture
+
+
+def tell_gaps(gaps: Sequence[Gap]) -> None:
+    """Say on stderr what was not captured; nothing when nothing is missing."""
+    if not gaps:
+        return
+    note(f"! {counted(len(gaps), 'gap')}: not everything was captured")
+    for gap in gaps[:_GAPS_TOLD]:
+        note(f"  {gap_line(gap)}")
+    if len(gaps) > _GAPS_TOLD:
+        note(f"  … and {len(gaps) - _GAPS_TOLD:,} more: gymtap captures --json")
+
+
+def gap_line(gap: Gap) -> str:
+    """`queue full, 3 exchanges, 1.2 MB, a42: the tape had no room`."""
+    parts = [gap.kind.replace("_", " ")]
+    parts += [counted(gap.count, "exchange")] if gap.count is not None else []
+    parts += [size(gap.size_bytes)] if gap.size_bytes is not None else []
+    parts += [gap.exchange] if gap.exchange else []
+    return f"{', '.join(parts)}: {one_line(gap.detail)}"
+
+
+def is_exchange_id(text: str) -> bool:
+    """Whether it is written like an exchange's id (`a42`); no row's label is."""
+    return _EXCHANGE_ID.fullmatch(text) is not None
+
+
+def parse_row(label: str) -> RowKey:
+    """A row's key from its label. Raises UsageError."""
+    try:
+        return RowKey.parse(label)
+    except ValueError as error:
+        raise UsageError(str(error), "an exchange's id, as in a42, works too") from error

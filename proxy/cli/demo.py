@@ -1,0 +1,61 @@
+"""`gymtap demo`: what gymtap shows, on a miniature of Gym that fails in a dozen ways."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gymtap.proxy.cli import screen
+from gymtap.proxy.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from gymtap.proxy.store import Capture
+
+ROW = "2.0"
+"""The row whose tree is shown: its provider refuses a tool's schema."""
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("demo")(_demo)
+
+
+def _demo(
+    capture: Annotated[Path | None, typer.Option(help="Where to keep the capture; a new directory by default.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """See it work without Gym: twenty rows, some of which fail."""
+    import asyncio  # noqa: PLC0415 - quick `--help`
+
+    from gymtap.proxy.demo.play import play  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.store import Capture  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.tap import new_event_loop  # noqa: PLC0415 - quick `--help`
+
+    screen.note("twenty rows through a miniature of Gym, a tap at every boundary …")
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        opened = Capture(runner.run(play(capture)))
+    if as_json:
+        screen.write_json({"capture": str(opened.path), "info": opened.info().model_dump(mode="json")})
+    else:
+        _tour(opened)
+
+
+def _tour(capture: "Capture") -> None:
+    """Rows, one call tree, one failing exchange, and what to type next."""
+    from gymtap.proxy.cli.rows import show_rows  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.cli.show import show_exchange  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.cli.tree import see, show_tree  # noqa: PLC0415 - only where it is drawn
+
+    _typed("gymtap rows")
+    show_rows(capture, sorted(capture.rows(), key=lambda row: row.key.task or 0))
+    _typed(f"gymtap tree {ROW}")
+    show_tree(seen := see(capture, ROW))
+    if (failure := seen.deepest_failure) is not None:
+        _typed(f"gymtap show {failure}")
+        show_exchange(capture, capture.exchange(failure))
+    screen.note(f"\nthe capture is {capture.path}")
+    screen.note("now yours: gymtap run -- gym eval run …")
+
+
+def _typed(command: str) -> None:
+    screen.out().print(f"\n$ {command}", style="bold cyan")

@@ -1,0 +1,69 @@
+"""Where output goes: results to stdout, everything else to stderr, JSON as bytes.
+
+Into a pipe or a file, lines are as long as they are: nothing is cut to a width that nobody looks at. Set
+COLUMNS to have a width there.
+"""
+
+import os
+import sys
+from typing import TYPE_CHECKING, Any, TextIO
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+_UNLIMITED_COLUMNS = 100_000
+_RULE_COLUMNS = 100
+
+
+def out() -> "Console":
+    """The console for results."""
+    return _console(sys.stdout)
+
+
+def err() -> "Console":
+    """The console for everything that is not a result."""
+    return _console(sys.stderr)
+
+
+def _console(stream: TextIO) -> "Console":
+    from rich.console import Console  # noqa: PLC0415 - loaded only by commands that draw
+
+    boundless = not stream.isatty() and "COLUMNS" not in os.environ and "FORCE_COLOR" not in os.environ
+    width = _UNLIMITED_COLUMNS if boundless else None
+    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+
+
+def rule_width(console: "Console") -> int:
+    """How wide a line across may be: the terminal's width, within reason."""
+    return min(console.width, _RULE_COLUMNS)
+
+
+def note(text: str) -> None:
+    """One line on stderr that is not a result."""
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+def write_json(value: Any) -> None:
+    """One JSON document on stdout, indented."""
+    import orjson  # noqa: PLC0415 - loaded only by commands that write JSON
+
+    _write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
+
+
+def write_json_line(value: Any) -> None:
+    """One line of JSON on stdout, written at once."""
+    import orjson  # noqa: PLC0415 - loaded only by commands that write JSON
+
+    _write(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE))
+
+
+def write_bytes(chunk: bytes) -> None:
+    """Bytes on stdout, exactly."""
+    _write(chunk)
+
+
+def _write(data: bytes) -> None:
+    sys.stdout.flush()
+    sys.stdout.buffer.write(data)
+    sys.stdout.buffer.flush()

@@ -1,0 +1,124 @@
+"""`gymtap tree`: a row's calls, from `/run` to the provider."""
+
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gymtap.proxy.cli import screen
+from gymtap.proxy.cli.options import CaptureOption, JsonOption
+
+if TYPE_CHECKING:
+    from gymtap.proxy.cli.call_tree import CallTree, Node
+    from gymtap.proxy.store import Capture
+    from gymtap.schemas import Exchange, Row
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("tree")(_tree)
+
+
+def _tree(
+    row: Annotated[str, typer.Argument(help="A row (12.3, 12.3a1, r2:12.3, @id, 12.3~agent) or an exchange in it.")],
+    *,
+    capture: CaptureOption = None,
+    attempts: Annotated[bool, typer.Option("--attempts", help="Give every retry a line of its own.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Show a row's call tree: every call it caused, and how each went."""
+    from gymtap.proxy.cli.choose import open_capture  # noqa: PLC0415 - quick `--help`
+
+    opened = open_capture(capture)
+    seen = see(opened, row, fold=not attempts)
+    if as_json:
+        screen.write_json(_document(opened, seen))
+        return
+    show_tree(seen)
+    if (failure := seen.deepest_failure) is not None:
+        screen.note(f"next: gymtap show {failure}")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A row (None where the exchange that was named has none), its exchanges, their tree, and what they answered."""
+
+    row: "Row | None"
+    exchanges: "list[Exchange]"
+    tree: "CallTree"
+    marked: str | None
+    messages: dict[str, str]
+
+    @property
+    def deepest_failure(self) -> str | None:
+        """The exchange to look at: where a call failed last and nothing beneath it did."""
+        return next((node.exchange.id for node in reversed(list(self.tree.walk())) if node.blamed), None)
+
+
+def see(capture: "Capture", name: str, *, fold: bool = True) -> Seen:
+    """Read a row's tree, by its label or by an exchange in it. Raises UsageError and CaptureError."""
+    from gymtap.proxy.cli.answers import message_of  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.call_tree import call_tree  # noqa: PLC0415 - quick `--help`
+
+    row, exchanges, marked = _find(capture, name)
+    tree = call_tree(exchanges, row.root if row else None, fold=fold)
+    messages = {node.exchange.id: message_of(capture, node.exchange) for node in tree.walk() if node.blamed}
+    return Seen(row, exchanges, tree, marked, messages)
+
+
+def _find(capture: "Capture", name: str) -> "tuple[Row | None, list[Exchange], str | None]":
+    """The row, its exchanges, and the exchange that was named. An exchange of no row comes with its own tree."""
+    from gymtap.proxy.cli.choose import is_exchange_id, parse_row  # noqa: PLC0415 - quick `--help`
+
+    if not is_exchange_id(name):
+        row = capture.row(parse_row(name))
+        return row, list(capture.exchanges(row=row.key)), None
+    exchange = capture.exchange(name)
+    if exchange.attribution.row is None:
+        return None, _rowless(capture, exchange), name
+    row = capture.row(exchange.attribution.row)
+    return row, list(capture.exchanges(row=row.key)), name
+
+
+def _rowless(capture: "Capture", exchange: "Exchange") -> "list[Exchange]":
+    """The exchanges that are connected with one that has no row: those above it, and those beneath."""
+    strangers = {one.id: one for one in capture.exchanges(attributed=False)}
+    top, climbed = exchange, {exchange.id}
+    while top.parent in strangers and top.parent not in climbed:
+        top = strangers[top.parent]
+        climbed.add(top.id)
+    connected = {top.id}
+    for one in strangers.values():
+        if one.parent in connected:
+            connected.add(one.id)
+    return [one for one in strangers.values() if one.id in connected | climbed]
+
+
+def _document(capture: "Capture", seen: Seen) -> dict[str, Any]:
+    return {
+        "capture": str(capture.path),
+        "gaps": [gap.model_dump(mode="json") for gap in capture.gaps()],
+        "label": seen.row.key.label if seen.row else None,
+        "row": seen.row.model_dump(mode="json") if seen.row else None,
+        "marked": seen.marked,
+        "deepest_failure": seen.deepest_failure,
+        "messages": seen.messages,
+        "tree": [_branch(node) for node in seen.tree.roots],
+        "orphans": [_branch(node) for node in seen.tree.orphans],
+        "exchanges": [exchange.model_dump(mode="json") for exchange in seen.exchanges],
+    }
+
+
+def _branch(node: "Node") -> dict[str, Any]:
+    return {"attempts": [one.id for one in node.attempts], "calls": [_branch(child) for child in node.children]}
+
+
+def show_tree(seen: Seen) -> None:
+    """Draw a heading and the tree."""
+    from gymtap.proxy.cli.tree_view import TreeView, row_heading  # noqa: PLC0415 - only where it is drawn
+
+    out, now_ns = screen.out(), time.time_ns()
+    if seen.row is not None:
+        out.print(row_heading(seen.row, now_ns, len(seen.exchanges)))
+    out.print(TreeView(seen.tree, seen.messages, now_ns, seen.marked))
