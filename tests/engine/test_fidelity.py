@@ -15,7 +15,8 @@ UNCHANGED_REQUESTS = {
     "fragment": b"GET /v1#part HTTP/1.1\r\n" + HOST + b"\r\n",
     "absolute form": b"GET http://elsewhere:1/a?b HTTP/1.1\r\n" + HOST + b"\r\n",
     "asterisk form": b"OPTIONS * HTTP/1.1\r\n" + HOST + b"\r\n",
-    "names, order, duplicates, spaces": b"GET / HTTP/1.1\r\nX-b:1\r\nhOST: h\r\nx-B:  2 \r\nCookie: a=b\r\nCookie: c=d\r\n\r\n",
+    "names, order, duplicates, spaces": b"GET / HTTP/1.1\r\nX-b:1\r\nhOST: h\r\nx-B:  2 \r\n"
+    b"Cookie: a=b\r\nCookie: c=d\r\n\r\n",
     "HTTP/1.0": b"GET / HTTP/1.0\r\n\r\n",
     "HTTP/1.0 keep-alive": b"GET / HTTP/1.0\r\nConnection: keep-alive\r\n\r\n",
     "connection close": b"GET / HTTP/1.1\r\n" + HOST + b"Connection: close\r\n\r\n",
@@ -31,9 +32,8 @@ UNCHANGED_REQUESTS = {
     b"05;a=b\r\nhello\r\n1\r\n!\r\n0\r\nX-Sum: 6\r\n\r\n",
     "length beside chunked": b"POST / HTTP/1.1\r\n" + HOST + b"Content-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n"
     b"2\r\nhi\r\n0\r\n\r\n",
-    "coded and chunked": b"POST / HTTP/1.1\r\n"
-    + HOST
-    + b"Transfer-Encoding: gzip, chunked\r\n\r\n2\r\n\x1f\x8b\r\n0\r\n\r\n",
+    "coded and chunked": b"POST / HTTP/1.1\r\n" + HOST + b"Transfer-Encoding: gzip, chunked\r\n\r\n"
+    b"2\r\n\x1f\x8b\r\n0\r\n\r\n",
     "64 KiB header": b"GET / HTTP/1.1\r\n" + HOST + b"X-Long: " + b"a" * 2**16 + b"\r\n\r\n",
     "1 MiB header": b"GET / HTTP/1.1\r\n" + HOST + b"X-Long: " + b"a" * 2**20 + b"\r\n\r\n",
     "64 KiB target": b"GET /" + b"a" * 2**16 + b" HTTP/1.1\r\n" + HOST + b"\r\n",
@@ -44,21 +44,25 @@ UNCHANGED_REQUESTS = {
 }
 
 UNCHANGED_RESPONSES = {
-    "duplicates, case, order": b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\ndate: x\r\nset-cookie: c=d\r\nDate: y\r\nContent-Length: 2\r\n\r\nhi",
+    "duplicates, case, order": b"HTTP/1.1 200 OK\r\nSet-Cookie: a=b\r\ndate: x\r\n"
+    b"set-cookie: c=d\r\nDate: y\r\nContent-Length: 2\r\n\r\nhi",
     "reason": b"HTTP/1.1 299 Sort of   OK (\xe9)\r\nContent-Length: 0\r\n\r\n",
     "no reason": b"HTTP/1.1 200 \r\nContent-Length: 0\r\n\r\n",
     "neither reason nor space": b"HTTP/1.1 200\r\nContent-Length: 0\r\n\r\n",
     "204": b"HTTP/1.1 204 No Content\r\n\r\n",
     "304 with a length": b'HTTP/1.1 304 Not Modified\r\nContent-Length: 55\r\nETag: "x"\r\n\r\n',
-    "500 of Gym": b'HTTP/1.1 500 Internal Server Error\r\ncontent-type: application/json\r\ncontent-length: 4\r\n\r\n"x"\n',
+    "500 of Gym": b"HTTP/1.1 500 Internal Server Error\r\n"
+    b'content-type: application/json\r\ncontent-length: 4\r\n\r\n"x"\n',
     "gzip stays gzip": b"HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\nContent-Length: 3\r\n\r\n\x1f\x8b\x08",
-    "chunked, extensions, trailers": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n003;x\r\nabc\r\n0\r\nX-T: 1\r\n\r\n",
+    "chunked, extensions, trailers": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"003;x\r\nabc\r\n0\r\nX-T: 1\r\n\r\n",
     "100 and 103 before the answer": b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n"
     b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\n\r\nx",
     "64 KiB header": b"HTTP/1.1 200 OK\r\nX-Long: " + b"a" * 2**16 + b"\r\nContent-Length: 0\r\n\r\n",
     "line feeds only": b"HTTP/1.1 200 OK\nContent-Length: 2\n\nhi",
     "a folded field": b"HTTP/1.1 200 OK\r\nX-A: b\r\n c\r\nContent-Length: 2\r\n\r\nhi",
-    "length beside chunked": b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+    "length beside chunked": b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\nTransfer-Encoding: chunked\r\n\r\n"
+    b"2\r\nhi\r\n0\r\n\r\n",
 }
 
 UNTIL_CLOSE_RESPONSES = {
@@ -173,7 +177,8 @@ async def test_hop_by_hop_fields_end_here(lab):
     async def upstream(reader, writer):
         received.put_nowait(await reader.readuntil(b"\r\n\r\n"))
         writer.write(
-            b"HTTP/1.1 200 OK\r\nKeep-Alive: timeout=5\r\nconnection: Keep-Alive, X-Hop\r\nX-Hop: 1\r\nContent-Length: 0\r\n\r\n"
+            b"HTTP/1.1 200 OK\r\nKeep-Alive: timeout=5\r\nconnection: Keep-Alive, X-Hop\r\n"
+            b"X-Hop: 1\r\nContent-Length: 0\r\n\r\n"
         )
         await reader.read()
 

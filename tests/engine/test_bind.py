@@ -1,0 +1,103 @@
+"""A port that cannot be had is said in one line, with who has it where the system tells."""
+
+import asyncio
+import socket
+import subprocess
+import sys
+
+import pytest
+
+from gymtap.proxy.core.errors import ListenError, UsageError
+from gymtap.proxy.core.events import Tape
+from gymtap.proxy.engine import Engine
+from gymtap.proxy.engine.bind import bind, holder
+from gymtap.schemas import Server
+
+LISTEN = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); input()"
+
+
+@pytest.fixture
+def other_process():
+    """A process that listens; its id and its port."""
+    with subprocess.Popen(
+        [sys.executable, "-c", LISTEN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
+        yield process.pid, int(process.stdout.readline())
+        process.communicate("\n")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux tells who holds a port without privileges")
+async def test_a_taken_port_names_the_address_and_who_has_it(other_process):
+    pid, port = other_process
+    engine = Engine(Tape(0))
+    with pytest.raises(ListenError) as caught:
+        await engine.listen(Server(name="x", listen=f"http://127.0.0.1:{port}", upstream="http://127.0.0.1:1"))
+    assert f"127.0.0.1:{port} is taken by pid {pid} (" in str(caught.value)
+    assert "socket.create_server" in str(caught.value)
+    assert "\n" not in str(caught.value)
+    assert caught.value.hint
+
+
+def test_nobody_holds_a_free_port(tmp_path):
+    with socket.socket() as sock:
+        sock.bind(("127.0.0.1", 0))
+        port = sock.getsockname()[1]
+    assert holder(port) is None
+    assert holder(port, tmp_path) is None
+
+
+def test_a_holder_that_cannot_be_looked_into_is_not_guessed(tmp_path):
+    """The port is seen to be taken, the process is another user's."""
+    (tmp_path / "net").mkdir()
+    row = "0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 1000 0 4242 1"
+    (tmp_path / "net" / "tcp").write_text(f"header\n{row}\n")
+    assert holder(8080, tmp_path) is None
+    descriptors = tmp_path / "17" / "fd"
+    descriptors.mkdir(parents=True)
+    (descriptors / "3").symlink_to("socket:[4242]")
+    (tmp_path / "17" / "cmdline").write_bytes(b"python\0serve.py\0")
+    assert holder(8080, tmp_path) == "pid 17 (python serve.py)"
+
+
+@pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
+def test_an_address_of_another_machine_is_refused(host):
+    """192.0.2.0/24 is nobody's (RFC 5737), .invalid does not resolve (RFC 2606)."""
+    with pytest.raises(ListenError, match=f"cannot listen on {host}:0"):
+        bind(host, 0)
+
+
+@pytest.mark.parametrize(
+    ("listen", "upstream"),
+    [
+        ("127.0.0.1:0", "http://h"),
+        ("https://127.0.0.1:0", "http://h"),
+        ("http://127.0.0.1:0", "ftp://h"),
+        ("http://h:x", "http://h"),
+    ],
+)
+async def test_what_is_no_address_is_refused(listen, upstream):
+    with pytest.raises(UsageError):
+        await Engine(Tape(0)).listen(Server(name="x", listen=listen, upstream=upstream))
+
+
+async def test_a_socket_that_listens_already_is_taken_over():
+    sock = socket.create_server(("127.0.0.1", 0))
+    port = sock.getsockname()[1]
+    engine = Engine(Tape(0))
+    listener = await engine.listen(
+        Server(name="x", listen="http://127.0.0.1:0", upstream="http://127.0.0.1:1"), sock=sock
+    )
+    assert listener.server.listen == f"http://127.0.0.1:{port}"
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.close()
+    await engine.close()
+
+
+async def test_one_boundary_can_be_closed_and_opened_again():
+    engine = Engine(Tape(0))
+    server = Server(name="x", listen="http://127.0.0.1:0", upstream="http://127.0.0.1:1")
+    first = await engine.listen(server)
+    await first.close()
+    second = await engine.listen(first.server)
+    assert second.server.listen == first.server.listen
+    await engine.close()
