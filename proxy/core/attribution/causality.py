@@ -1,0 +1,14 @@
+"""The causality header, the strongest method: the tap itself numbered the request from which this one came."""
+
+from gymtap.proxy.core.attribution.state import Link, Node
+from gymtap.schemas import ROWLESS_CALLS, Confidence, Method
+
+
+def link(parent: Node) -> Link:
+    """Why an exchange is of its parent's row."""
+    return Link(Method.CAUSALITY, Confidence.CERTAIN, f"sent while {parent.id} ({parent.call}) was being answered")
+
+
+def passes_row(parent: Node) -> bool:
+    """Whether a parent's row is its children's: health, head and aggregate calls are of no row."""
+    return parent.call not in ROWLESS_CALLS
