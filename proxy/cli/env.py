@@ -1,0 +1,50 @@
+"""`gymtap env`: the variables that put a run behind a tap which stands already."""
+
+import shlex
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from gymtap.proxy.cli.options import JsonOption
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("env")(_env)
+
+
+def _env(  # noqa: PLR0917 - typer calls it by name
+    capture: Annotated[
+        Path | None, typer.Option("--capture", "-c", help="The standing tap's capture; the newest by default.")
+    ] = None,
+    control: Annotated[
+        str | None, typer.Option(help="The control address, where no capture can be read here.", metavar="URL")
+    ] = None,
+    token: Annotated[str, typer.Option(envvar="GYMTAP_TOKEN", help="The token, with --control.")] = "",
+    no_takeover: Annotated[bool, typer.Option("--no-takeover", help="Do not listen in the servers' place.")] = False,
+    no_causality: Annotated[bool, typer.Option("--no-causality", help="Do not pass the parent exchange on.")] = False,
+    no_egress: Annotated[bool, typer.Option("--no-egress", help="Do not capture calls that leave Gym.")] = False,
+    as_json: JsonOption = False,
+) -> None:
+    """Print export lines for a launcher that cannot be wrapped: a Slurm script, a Ray runtime_env."""
+    import os  # noqa: PLC0415 - quick `--help`
+
+    from gymtap.proxy.cli.screen import write_json  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.store import resolve  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.wiring.environment import Parts, wiring_variables  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.wiring.standing import read_control  # noqa: PLC0415 - quick `--help`
+
+    if control is None:
+        address = read_control(resolve(capture))
+        control, token = address.url, address.token
+    elif not token:
+        raise UsageError("--control needs the tap's token", "give --token, the same as to `gymtap up --takeover`")
+    parts = Parts(takeover=not no_takeover, causality=not no_causality, egress=not no_egress)
+    variables = wiring_variables(control, token, parts, os.environ)
+    if as_json:
+        write_json(variables)
+        return
+    for name, value in variables.items():
+        typer.echo(f"export {name}={shlex.quote(value)}")

@@ -1,0 +1,49 @@
+"""`gymtap run`: a tap around any Gym command."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("run", context_settings={"allow_interspersed_args": False})(_run)
+
+
+def _run(  # noqa: PLR0917 - typer calls it by name
+    command: Annotated[
+        list[str], typer.Argument(help="The command to run, as in: -- gym eval run ...", metavar="-- COMMAND...")
+    ],
+    capture: Annotated[
+        Path | None, typer.Option("--capture", "-c", help="Where to keep the capture; a new directory by default.")
+    ] = None,
+    no_takeover: Annotated[bool, typer.Option("--no-takeover", help="Do not listen in the servers' place.")] = False,
+    no_causality: Annotated[bool, typer.Option("--no-causality", help="Do not pass the parent exchange on.")] = False,
+    no_egress: Annotated[bool, typer.Option("--no-egress", help="Do not capture calls that leave Gym.")] = False,
+    upstream_ca: Annotated[Path | None, typer.Option(help="A PEM file to trust beside the system's.")] = None,
+    strict_capture: Annotated[
+        bool, typer.Option("--strict-capture", help="Stop the traffic rather than let any pass unrecorded.")
+    ] = False,
+    keep_cookies: Annotated[
+        bool, typer.Option("--keep-cookies", help="Keep session cookies whole, for replays.")
+    ] = False,
+) -> None:
+    """Run a command with a tap at every boundary; the exit status is the command's."""
+    import asyncio  # noqa: PLC0415 - quick `--help`
+
+    from gymtap.proxy.cli.screen import note  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.tap import TapSettings, new_event_loop  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.wiring.environment import Parts  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.wiring.wrap import Wrapping, wrap  # noqa: PLC0415 - quick `--help`
+
+    settings = TapSettings(
+        capture=capture,
+        command=tuple(command),
+        strict=strict_capture,
+        keep_cookies=keep_cookies,
+        upstream_ca=upstream_ca,
+    )
+    parts = Parts(takeover=not no_takeover, causality=not no_causality, egress=not no_egress)
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        raise typer.Exit(runner.run(wrap(Wrapping(command, settings, parts), note)))

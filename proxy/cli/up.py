@@ -1,0 +1,69 @@
+"""`gymtap up`: a tap that stands until it is stopped."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("up")(_up)
+
+
+def _up(  # noqa: PLR0917 - typer calls it by name
+    mappings: Annotated[
+        list[str] | None,
+        typer.Option("--map", help="A boundary by hand: NAME[:KIND]=LISTEN->UPSTREAM. May be repeated.", metavar="MAP"),
+    ] = None,
+    gym: Annotated[
+        str | None, typer.Option(help="The head of a running Gym: one boundary for each of its servers.", metavar="URL")
+    ] = None,
+    takeover: Annotated[
+        bool, typer.Option("--takeover", help="Listen in the place of servers that ask for it; see `gymtap env`.")
+    ] = False,
+    control_port: Annotated[int, typer.Option(help="The port at which they ask; any free one by default.")] = 0,
+    token: Annotated[
+        str, typer.Option(envvar="GYMTAP_TOKEN", help="What they have to know; a new one by default.")
+    ] = "",
+    capture: Annotated[
+        Path | None, typer.Option("--capture", "-c", help="Where to keep the capture; a new directory by default.")
+    ] = None,
+    upstream_ca: Annotated[Path | None, typer.Option(help="A PEM file to trust beside the system's.")] = None,
+    expose: Annotated[
+        bool, typer.Option("--expose", help="Allow --map to listen where other machines reach it.")
+    ] = False,
+    strict_capture: Annotated[
+        bool, typer.Option("--strict-capture", help="Stop the traffic rather than let any pass unrecorded.")
+    ] = False,
+    keep_cookies: Annotated[
+        bool, typer.Option("--keep-cookies", help="Keep session cookies whole, for replays.")
+    ] = False,
+) -> None:
+    """Stand between clients and servers that already run, or that ask for it as they start."""
+    import asyncio  # noqa: PLC0415 - quick `--help`
+
+    from gymtap.proxy.cli.screen import note  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.tap import TapSettings, new_event_loop  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.wiring.mapping import parse_mapping  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.wiring.origin import Origin  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.wiring.stand import Standing, stand  # noqa: PLC0415 - quick `--help`
+
+    if not (mappings or gym or takeover):
+        raise UsageError("nothing to stand in front of", "give --map, --gym or --takeover")
+    try:
+        head = Origin.parse(gym) if gym else None
+    except ValueError as error:
+        raise UsageError(f"--gym: {error}", "as in --gym http://127.0.0.1:11000") from None
+    standing = Standing(
+        tap=TapSettings(capture=capture, strict=strict_capture, keep_cookies=keep_cookies, upstream_ca=upstream_ca),
+        mappings=[parse_mapping(text) for text in mappings or ()],
+        gym=head,
+        takeover=takeover,
+        control_port=control_port,
+        token=token,
+        expose=expose,
+    )
+    with asyncio.Runner(loop_factory=new_event_loop) as runner:
+        raise typer.Exit(runner.run(stand(standing, note)))

@@ -1,0 +1,164 @@
+"""The tap: tape, engine, addons, recorder and writer put together, and taken apart in order.
+
+Addons come from the entry-point group `gymtap.addons`, our own included. Identity reads what crossed the wire
+and redaction takes the secrets out, so these two are first whatever else is installed.
+"""
+
+import asyncio
+import resource
+import ssl
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from gymtap.addons.redact import Redact
+from gymtap.proxy.core.addon import Addon, Setup
+from gymtap.proxy.core.events import Tape
+from gymtap.proxy.core.redaction import Redactor
+from gymtap.proxy.engine import Causality, Engine, Listener
+from gymtap.proxy.engine.tls import tls_context
+from gymtap.proxy.recorder import Recorder
+from gymtap.proxy.store import CaptureWriter, captures_root, fresh
+from gymtap.schemas import Gap, GapKind, Server
+
+ADDON_GROUP = "gymtap.addons"
+GAPS_EXIT_CODE = 5
+"""The exit status of a command whose own work succeeded while its capture has gaps."""
+QUEUE_BYTES = 256 * 2**20
+"""How much body data may wait for the recorder before it is dropped and counted."""
+_FIRST = ("identity", "redact")
+_WATCH_S = 0.1
+
+
+@dataclass(frozen=True)
+class TapSettings:
+    """`capture` None is a new one under the captures root; `command` is what the capture says was run.
+
+    `strict`: let nothing pass any more once something could not be recorded. `keep_cookies`: keep session
+    cookies whole, so that a replay can use them. `upstream_ca`: a PEM file trusted beside the system's.
+    """
+
+    capture: Path | None = None
+    command: tuple[str, ...] = ()
+    strict: bool = False
+    keep_cookies: bool = False
+    upstream_ca: Path | None = None
+    queue_bytes: int = QUEUE_BYTES
+
+
+class Tap:
+    """A running tap: `async with Tap(settings) as tap: await tap.listen(server)`.
+
+    On leaving, every boundary is closed, what is on the tape is recorded, and the capture is closed. Entering
+    raises CaptureError when no capture can be kept there, and GymtapError for a CA file that is none.
+    """
+
+    def __init__(self, settings: TapSettings) -> None:
+        self._settings = settings
+        self.upstream_tls: ssl.SSLContext = tls_context(settings.upstream_ca)
+        self.capture: Path = settings.capture or fresh(captures_root(), time.time_ns())
+        self._failed = ""
+        self._watching: asyncio.Task[None] | None = None
+        self._broken = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        raise_open_files_limit()
+        redactor = Redactor(keep_cookies=self._settings.keep_cookies)
+        writer = CaptureWriter.create(
+            self.capture, command=self._settings.command, redactor=redactor, on_failure=self._write_failed
+        )
+        tape = Tape(self._settings.queue_bytes)
+        self._engine = Engine(tape, prefix=writer.prefix)
+        self._recorder = Recorder(tape, writer, load_addons(writer, redactor))
+        self._recorder.start()
+        if self._settings.strict:
+            self._watching = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._watching is not None:
+            self._watching.cancel()
+        await self._engine.close()
+        await asyncio.get_running_loop().run_in_executor(None, self._recorder.close)
+
+    @property
+    def gap_count(self) -> int:
+        """How many gaps there are so far."""
+        return self._recorder.gap_count
+
+    async def listen(
+        self, server: Server, *, causality: Causality = Causality.OFF, tls: ssl.SSLContext | None = None
+    ) -> Listener:
+        """Open a boundary; `tls` None is this tap's own trust. Raises ListenError, UsageError."""
+        listener = await self._engine.listen(server, causality=causality, tls=tls or self.upstream_tls)
+        self._recorder.listening(listener.server)
+        return listener
+
+    async def close_listener(self, listener: Listener) -> None:
+        """Close a boundary and its connections."""
+        await listener.close()
+
+    async def broken(self) -> str:
+        """Wait until a strict tap has met something that it could not record, and lets nothing pass; the reason.
+
+        Never returns where the tap is not strict.
+        """
+        await self._broken.wait()
+        return self._failed
+
+    async def _watch(self) -> None:
+        while not self._failed and not self.gap_count:  # noqa: ASYNC110 - the count is another thread's
+            await asyncio.sleep(_WATCH_S)
+        self._failed = self._failed or "something could not be recorded"
+        await self._engine.close()
+        self._broken.set()
+
+    def _write_failed(self, reason: str) -> None:
+        """Called on the recorder's thread."""
+        self._failed = reason
+
+
+def load_addons(writer: CaptureWriter, redactor: Redactor) -> list[Addon]:
+    """Every installed addon, identity and redaction first. One that cannot be loaded is a gap, and left out."""
+    setup = Setup(writer)
+    addons: list[Addon] = []
+    for point in _ordered(entry_points(group=ADDON_GROUP)):
+        try:
+            factory = point.load()
+            addons.append(Redact(setup, redactor) if factory is Redact else factory(setup))
+        except Exception as error:  # noqa: BLE001 - an addon may be anyone's; the tap goes on without it
+            detail = f"the addon {point.name} cannot be loaded: {type(error).__name__}: {error}"
+            writer.gap(Gap(kind=GapKind.ADDON_FAILED, at_ns=time.time_ns(), detail=detail))
+    return addons
+
+
+def _ordered(points: Iterable[EntryPoint]) -> list[EntryPoint]:
+    return sorted(
+        points, key=lambda point: (_FIRST.index(point.name) if point.name in _FIRST else len(_FIRST), point.name)
+    )
+
+
+def raise_open_files_limit() -> None:
+    """Every relayed exchange takes two descriptors: take as many as the system allows."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        try:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+        except (OSError, ValueError):
+            return  # macOS says "unlimited" and means less; what there is will do
+
+
+def new_event_loop() -> asyncio.AbstractEventLoop:
+    """Uvloop's where it is installed (the extra `uvloop`), else the standard one."""
+    try:
+        import uvloop  # type: ignore[import-not-found, unused-ignore]  # noqa: PLC0415 - an extra
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop

@@ -1,0 +1,88 @@
+"""`gymtap run`: a tap around one command, from before its first request to after its last."""
+
+import asyncio
+import os
+import shutil
+import signal
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from gymtap.proxy.store import Capture
+from gymtap.proxy.tap import GAPS_EXIT_CODE, Tap, TapSettings
+from gymtap.proxy.wiring.child import Child, CommandNotFoundError
+from gymtap.proxy.wiring.control import Control
+from gymtap.proxy.wiring.environment import Parts, wiring_variables
+from gymtap.proxy.wiring.standing import ControlAddress, remove_control, write_control
+from gymtap.schemas import CaptureInfo
+
+type Say = Callable[[str], None]
+"""Tells the person one line."""
+
+
+@dataclass(frozen=True)
+class Wrapping:
+    """What to run and how to stand around it; `tap.command` is taken from `command`."""
+
+    command: Sequence[str]
+    tap: TapSettings
+    parts: Parts = field(default_factory=Parts)
+
+
+async def wrap(wrapping: Wrapping, say: Say) -> int:
+    """Run the command behind a tap; its exit status, or GAPS_EXIT_CODE where only the capture went wrong.
+
+    Raises CommandNotFoundError before anything is made, and what Tap raises.
+    """
+    if shutil.which(wrapping.command[0]) is None:
+        raise CommandNotFoundError(f"command not found: {wrapping.command[0]}", "check the name and PATH")
+    if os.environ.get("GYMTAP_CONTROL"):
+        say("gymtap: inside another `gymtap run`: this one records, the outer one sees nothing of it")
+    async with Tap(wrapping.tap) as tap:
+        say(f"gymtap: recording to {tap.capture}")
+        control = Control(tap, causality=wrapping.parts.causality, tls=tap.upstream_tls)
+        await control.start()
+        write_control(tap.capture, ControlAddress(url=control.url, token=control.token, pid=os.getpid()))
+        try:
+            variables = wiring_variables(control.url, control.token, wrapping.parts, os.environ)
+            status = await _run(wrapping.command, variables, tap, say)
+        finally:
+            await control.close(run_over=True)
+            remove_control(tap.capture)
+    return conclude(tap, status, say)
+
+
+async def _run(command: Sequence[str], variables: dict[str, str], tap: Tap, say: Say) -> int:
+    child = await Child.start(command, variables)
+    ended, broken = asyncio.ensure_future(child.wait()), asyncio.ensure_future(tap.broken())
+    await asyncio.wait({ended, broken}, return_when=asyncio.FIRST_COMPLETED)
+    if broken.done() and not ended.done():
+        say(f"gymtap: --strict-capture: {broken.result()}; no more traffic passes, and the command is stopped")
+        child.send(signal.SIGINT)
+    broken.cancel()
+    return await ended
+
+
+def conclude(tap: Tap, status: int, say: Say) -> int:
+    """Sum up a capture that has ended, and settle the exit status."""
+    info = Capture(tap.capture).info()
+    for line in summary(info):
+        say(line)
+    return status or (GAPS_EXIT_CODE if info.gaps else 0)
+
+
+def summary(info: CaptureInfo) -> list[str]:
+    """What was captured, in one line, what was not, in another, and how to see it."""
+    rows = f"{_count(info.rows, 'row')}, {info.failed_rows} failed"
+    lines = [f"gymtap: {_count(info.exchanges, 'exchange')}, {rows}, {_count(len(info.gaps), 'gap')} in {info.path}"]
+    if info.gaps:
+        kinds = ", ".join(sorted({gap.kind for gap in info.gaps}))
+        lines.append(f"gymtap: NOT everything was captured ({kinds}): {info.gaps[0].detail}")
+    if info.exchanges:
+        lines.append(f"gymtap: see it with: gymtap rows {info.path}")
+    else:
+        lines.append("gymtap: nothing was captured: no Gym server was started by this command")
+    return lines
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" if number == 1 else f"{number:,} {noun}s"
