@@ -24,6 +24,10 @@ INDEX_TIMEOUT_S = 2.0
 """vLLM gives outlines' index 5 s (VLLM_REGEX_COMPILATION_TIMEOUT_S), over a vocabulary far larger than the 256 here."""
 
 
+_JSON_STARTS = '{["-0123456789tfn \n'
+"""What a JSON document may begin with."""
+
+
 class _Anything:
     def __init__(self, *_arguments: object, **_named: object) -> None:
         """Take what is given: some are made at import."""
@@ -63,7 +67,8 @@ class Xgrammar:
 
         self._grammar = xgrammar.Grammar
         vocabulary = [chr(code) for code in range(32, 127)] + ["\n", "\t", "</s>"]
-        info = xgrammar.TokenizerInfo(vocabulary, stop_token_ids=[len(vocabulary) - 1])
+        self._end = len(vocabulary) - 1
+        info = xgrammar.TokenizerInfo(vocabulary, stop_token_ids=[self._end])
         self._compiler = xgrammar.GrammarCompiler(info, max_threads=1, cache_enabled=False)
         self._matcher = xgrammar.GrammarMatcher
 
@@ -75,7 +80,9 @@ class Xgrammar:
             (self._grammar.from_structural_tag if tag else self._grammar.from_json_schema)(text)
         else:
             compile_it = self._compiler.compile_structural_tag if tag else self._compiler.compile_json_schema
-            self._matcher(compile_it(text))
+            matcher = self._matcher(compile_it(text))
+            if not tag and not (matcher.accept_token(self._end) or any(map(matcher.accept_string, _JSON_STARTS))):
+                return {"error": "its grammar accepts nothing at all, not even an end"}
         return {"error": None}
 
 

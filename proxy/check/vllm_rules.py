@@ -5,6 +5,7 @@ Reimplemented from the behaviour of 0.32.0 (`sampling_params`, `backend_xgrammar
 """
 
 import json
+import math
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -75,7 +76,7 @@ def structural_tag(tools: Sequence[tuple[str, Any]]) -> dict[str, Any]:
             "begin": f'{begin}{name}", "arguments": ',
             "content": {
                 "type": "json_schema",
-                "json_schema": True if parameters is None else parameters,
+                "json_schema": True if parameters is None else _finite(parameters),
                 "style": "json",
                 "any_order": False,
                 "max_whitespace_cnt": None,
@@ -92,6 +93,15 @@ def structural_tag(tools: Sequence[tuple[str, Any]]) -> dict[str, Any]:
     wanted = {"type": "triggered_tags", "triggers": ["<tool_call>"], "tags": tags}
     flags = {"at_least_one": False, "stop_after_first": False, "excludes": []}
     return {"type": "structural_tag", "format": {**wanted, **flags}}
+
+
+def _finite(value: Any) -> Any:
+    """A number that is not finite as None, as pydantic dumps it when vLLM hands a tool on."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key: _finite(child) for key, child in value.items()}
+    return [_finite(child) for child in value] if isinstance(value, list) else value
 
 
 class DefinitionsClashError(ValueError):
