@@ -48,8 +48,11 @@ class CallTree:
             yield from root.walk()
 
 
-def call_tree(exchanges: Iterable[Exchange], root: str | None, fold: bool = True) -> CallTree:
-    """Build the tree; `root` is the row's first exchange where it is known, else every `/run` without a parent."""
+def call_tree(exchanges: Iterable[Exchange], root: str | None, *, fold: bool = True, rowless: bool = False) -> CallTree:
+    """Build the tree. `root` is the row's first exchange where it is known; other calls of `/run` are roots too.
+
+    `rowless`: the exchanges belong to no row, so that each without a parent is a root.
+    """
     ordered = sorted(exchanges, key=lambda exchange: (exchange.started_ns, exchange.id))
     known = {exchange.id for exchange in ordered}
     callees: dict[str | None, list[Exchange]] = defaultdict(list)
@@ -59,7 +62,7 @@ def call_tree(exchanges: Iterable[Exchange], root: str | None, fold: bool = True
     reached: set[str] = set()
     tops = [_grow(group, callees, fold, reached) for group in _groups(callees[None], callees, fold)]
     tops += _cycles(ordered, callees, fold, reached)
-    roots = [node for node in tops if _begins(node.attempts[0], root)]
+    roots = [node for node in tops if rowless or _begins(node.attempts[0], root)]
     return CallTree(roots, [node for node in tops if node not in roots])
 
 

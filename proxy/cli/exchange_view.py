@@ -73,7 +73,7 @@ def _place(exchange: Exchange) -> Iterator[str]:
         yield note
     if attribution.evidence:
         yield printable(attribution.evidence)
-    yield printable(exchange.boundary)
+    yield printable(exchange.boundary).replace("->", " → ")
     yield f"caused by {exchange.parent}" if exchange.parent else "cause not seen"
     if exchange.attempt:
         yield f"retry {exchange.attempt}"

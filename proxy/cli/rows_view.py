@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import PurePath
 
-from rich.table import Table
 from rich.text import Text
 
+from gymtap.proxy.cli.columns import Column, Columns
 from gymtap.proxy.cli.words import (
     FAILED_STYLE,
     OK_STYLE,
@@ -25,29 +25,13 @@ from gymtap.proxy.cli.words import (
 from gymtap.schemas import CaptureInfo, Row, RowState
 
 
-def _table() -> Table:
-    return Table(box=None, show_edge=False, pad_edge=False, padding=(0, 2, 0, 0), header_style="dim", expand=False)
-
-
-def _last(text: str, style: str = "") -> Text:
-    """A cell that gives way: cut with an ellipsis instead of wrapped."""
-    return Text(text, style, no_wrap=True, overflow="ellipsis")
-
-
-def rows_table(rows: Sequence[Row], now_ns: int) -> Table:
+def rows_table(rows: Sequence[Row], now_ns: int) -> Columns:
     """Every row on one line; the agent's column is there only when agents differ."""
     agents = len({row.key.agent for row in rows}) > 1
-    table = _table()
-    table.add_column("row", no_wrap=True)
-    table.add_column("state", no_wrap=True)
-    for heading in ("time", "status", "reward", "calls", "failed"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    if agents:
-        table.add_column("agent", no_wrap=True)
-    table.add_column("error")
-    for row in rows:
-        table.add_row(*_row_cells(row, now_ns, agents))
-    return table
+    figures = [Column(heading, right=True) for heading in ("time", "status", "reward", "calls", "failed")]
+    columns = [Column("row"), Column("state"), *figures]
+    columns += [Column("agent")] if agents else []
+    return Columns([*columns, Column("error", least=8)], [_row_cells(row, now_ns, agents) for row in rows])
 
 
 def _row_cells(row: Row, now_ns: int, agents: bool) -> list[Text]:
@@ -63,7 +47,7 @@ def _row_cells(row: Row, now_ns: int, agents: bool) -> list[Text]:
         Text(f"{row.failed_exchanges:,}" if row.failed_exchanges else "", OPEN_STYLE),
     ]
     agent = [Text(printable(row.key.agent or ""))] if agents else []
-    return [*cells, *agent, _last(one_line(row.error or ""), "red")]
+    return [*cells, *agent, Text(one_line(row.error or ""), "red")]
 
 
 def rows_summary(rows: Sequence[Row]) -> str:
@@ -73,18 +57,11 @@ def rows_summary(rows: Sequence[Row]) -> str:
     return counted(len(rows), "row") + (f": {', '.join(told)}" if told else "")
 
 
-def captures_table(captures: Sequence[CaptureInfo], now_ns: int) -> Table:
+def captures_table(captures: Sequence[CaptureInfo], now_ns: int) -> Columns:
     """The newest first, as given; the command last."""
-    table = _table()
-    table.add_column("capture", overflow="fold")
-    table.add_column("started (UTC)", no_wrap=True)
-    for heading in ("length", "rows", "failed", "exchanges", "size"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    table.add_column("state", no_wrap=True)
-    table.add_column("command")
-    for info in captures:
-        table.add_row(*_capture_cells(info, now_ns))
-    return table
+    figures = [Column(heading, right=True) for heading in ("length", "rows", "failed", "exchanges", "size")]
+    columns = [Column("capture"), Column("started (UTC)"), *figures, Column("state"), Column("command", least=8)]
+    return Columns(columns, [_capture_cells(info, now_ns) for info in captures])
 
 
 def _capture_cells(info: CaptureInfo, now_ns: int) -> list[Text]:
@@ -99,7 +76,7 @@ def _capture_cells(info: CaptureInfo, now_ns: int) -> list[Text]:
         Text(f"{info.exchanges:,}"),
         Text(size(info.size_bytes)),
         _capture_state(info),
-        _last(one_line(" ".join(info.command)), "dim"),
+        Text(one_line(" ".join(info.command)), "dim"),
     ]
 
 

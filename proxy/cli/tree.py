@@ -62,7 +62,7 @@ def see(capture: "Capture", name: str, *, fold: bool = True) -> Seen:
     from gymtap.proxy.cli.call_tree import call_tree  # noqa: PLC0415 - quick `--help`
 
     row, exchanges, marked = _find(capture, name)
-    tree = call_tree(exchanges, row.root if row else None, fold=fold)
+    tree = call_tree(exchanges, row.root if row else None, fold=fold, rowless=row is None)
     messages = {node.exchange.id: message_of(capture, node.exchange) for node in tree.walk() if node.blamed}
     return Seen(row, exchanges, tree, marked, messages)
 
@@ -121,4 +121,4 @@ def show_tree(seen: Seen) -> None:
     out, now_ns = screen.out(), time.time_ns()
     if seen.row is not None:
         out.print(row_heading(seen.row, now_ns, len(seen.exchanges)))
-    out.print(TreeView(seen.tree, seen.messages, now_ns, seen.marked))
+    out.print(TreeView(seen.tree, seen.messages, now_ns, seen.marked).drawn())
