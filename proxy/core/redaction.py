@@ -45,8 +45,8 @@ _SHAPES = (
     r"ya29\.[A-Za-z0-9_-]{20,}",
     r"SG\.[A-Za-z0-9_-]{16,}\.[A-Za-z0-9_-]{16,}",
     r"dapi[0-9a-f]{32}",
-    r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*",
 )
+_JWT = r"eyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*"
 _SIGNED = r"eyJ[A-Za-z0-9+/_=-]{8,}\.[A-Za-z0-9_-]{5,8}\.[A-Za-z0-9_-]{16,}"
 _QUERY_NAMES = r"(?:key|sig|signature|code|token|x-(?:amz|goog)-(?:signature|credential|security-token))"
 _SPACE = r"(?:[ \t\r\n]|\\+[nrt])"
@@ -54,6 +54,7 @@ _SPACE = r"(?:[ \t\r\n]|\\+[nrt])"
 _FLAG = "|".join(
     (
         *_SHAPES,
+        _JWT,
         _SIGNED,
         rf"(?i:{_NAMES}\\*[\"']?{_SPACE}*[:=])",
         rf"(?i:--?[a-z0-9_.-]*{_NAMES}[ \t])",
@@ -66,8 +67,10 @@ _FLAG = "|".join(
 
 # A key begins a word, or follows an escape sequence whose last letters would seem to belong to it.
 _BEGIN = rb"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=\\x[0-9A-Fa-f]{2})|(?<=%[0-9A-Fa-f]{2}))"
+_RUN = rb"(?:(?<![A-Za-z0-9+/_=-])|(?<=\\[bfnrt])|(?<=\\x[0-9A-Fa-f]{2})|(?<=%[0-9A-Fa-f]{2}))"  # tried once per run
+_TOKEN = re.compile(_RUN + _JWT.encode())
 _SHAPE = re.compile(_BEGIN + rb"(?:" + "|".join(_SHAPES).encode() + rb")")
-_COOKIE = re.compile(rb"(eyJ[A-Za-z0-9+/_=-]{8,}\.[A-Za-z0-9_-]{5,8}\.)[A-Za-z0-9_-]{16,}")
+_COOKIE = re.compile(_RUN + rb"(eyJ[A-Za-z0-9+/_=-]{8,}\.[A-Za-z0-9_-]{5,8}\.)[A-Za-z0-9_-]{16,}")
 _KEYED = re.compile(
     rb"(?P<name>"
     + _NAMES.encode()
@@ -75,7 +78,7 @@ _KEYED = re.compile(
     + _SPACE.encode()
     + rb"{0,64}[:=]"
     + _SPACE.encode()
-    + rb"{0,64}|[ \t]{0,8}[:=][ \t]{0,64}|(?<=[A-Za-z])[ \t]+)(?P<open>\\*[\"'\[])?",
+    + rb"{0,64}|[ \t]{0,8}(?P<colon>[:=])[ \t]{0,64}|(?P<space>[ \t]{1,64}))(?P<open>\\*[\"'\[])?",
     re.IGNORECASE,
 )
 _BEARER = re.compile(rb"(?i:bearer)(?:[ \t]|%20|\+)+(?=[^\s\"']{0,200}[0-9]|[^\s\"']{20})([A-Za-z0-9._~+/=-]{6,})")
@@ -89,7 +92,7 @@ _PEM_BYTES = 32 * 1024
 _SCHEME = re.compile(
     rb"(?:basic|bearer|digest|negotiate|token|apikey|key|aws4-hmac-sha256)(?:[ \t]|%20|\+)+", re.IGNORECASE
 )
-_QUOTE = re.compile(rb"(\\*)([\"'\n])")
+_QUOTE = re.compile(rb"[\"'\n]")
 _WORD = re.compile(rb"[^\s\"'\\,;&<>{}\[\]()|`]+")
 _LINE = re.compile(rb"[^\n\r\"\\<]+")
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
@@ -108,6 +111,7 @@ _HEADER = re.compile(
 )
 _COOKIE_VALUE = re.compile(r'"?([^."]+(?:\.[A-Za-z0-9_-]{5,8}))\.[A-Za-z0-9_-]{16,}"?\Z')
 _PARAMETER = re.compile(rf"(?:{_NAMES}|{_QUERY_NAMES})\Z", re.IGNORECASE)
+_NAMES_REMEMBERED = 1000
 _CARRY_BYTES = 256
 _HOLD_BYTES = 16 * 1024
 _HOLD_LIMIT_BYTES = 2**20
@@ -126,13 +130,12 @@ def _string_end(data: bytes, start: int, quote: bytes, depth: int) -> int:
     mixed, so only a run of at most the opening's length ends it; a shorter one ends a string around it.
     """
     for match in _QUOTE.finditer(data, start):
-        run, found = len(match[1]), match[2]
+        found, end = match[0], match.start()
+        run = end - start - len(data[start:end].rstrip(b"\\")) if data[end - 1 : end] == b"\\" else 0
         if found == quote and depth == 0 and run % 2 == 0:
-            return match.start(2)
-        if found == quote and depth and run <= depth:
-            return match.start()
-        if found == b"\n" or (found == b'"' and quote == b"'"):
-            return match.start()
+            return end
+        if (found == quote and depth and run <= depth) or found == b"\n" or (found == b'"' and quote == b"'"):
+            return end - run
     return len(data)
 
 
@@ -161,7 +164,7 @@ def _bare(data: bytes, match: re.Match[bytes], *, sure: bool) -> Iterator[_Span]
     if scheme is not None:
         start = scheme.end()
     line_start = _LINE_START.search(data, max(0, match.start() - 64), match.start())
-    whole_line = line_start is not None and b":" in data[match.end("name") : match.end()]
+    whole_line = line_start is not None and match["colon"] == b":"
     found = (_LINE if whole_line and sure else _WORD).match(data, start)
     if found is None or _TYPES.match(data, start) or data[found.end() : found.end() + 1] in (b"(", b"["):
         return
@@ -174,17 +177,11 @@ def _keyed(data: bytes, begin: int) -> Iterator[_Span]:
     position = begin
     while (match := _KEYED.search(data, position)) is not None:
         position = match.end()
-        sure = match["name"].lower() != b"token"
-        separated = data[match.end("name") : match.end()].strip(b" \t")
-        opening = match["open"]
-        if match["close"] is None and not (separated and separated.lstrip(b"\"'\\[ \t")[:1] in (b":", b"=")):
-            spaced = separated if opening is None else separated[: -len(opening)]
-            if b":" not in spaced and b"=" not in spaced and not _is_flag(data, match.start()):
-                continue
-        spans = list(_value(data, match, opening, sure=sure))
-        yield from spans
-        if spans:
-            position = max(position, spans[-1].end)
+        if match["space"] is not None and not _is_flag(data, match.start()):
+            continue
+        for span in _value(data, match, sure=match["name"].lower() != b"token"):
+            yield span
+            position = max(position, span.end)
 
 
 def _is_flag(data: bytes, start: int) -> bool:
@@ -192,7 +189,8 @@ def _is_flag(data: bytes, start: int) -> bool:
     return _IN_NAME.search(data, max(0, start - 64), start) is not None
 
 
-def _value(data: bytes, match: re.Match[bytes], opening: bytes | None, *, sure: bool) -> Iterator[_Span]:
+def _value(data: bytes, match: re.Match[bytes], *, sure: bool) -> Iterator[_Span]:
+    opening = match["open"]
     if opening is None:
         number = _NUMBER.match(data, match.end()) if match["close"] is not None else None
         if number is not None and sure:
@@ -235,7 +233,7 @@ def _signatures(data: bytes, begin: int) -> Iterator[_Span]:
         yield _Span(match.end(1), match.end())
 
 
-_RULES = (_pem, _keyed, _groups(_SHAPE, 0), _groups(_BEARER, 1), _groups(_QUERY, 1), _userinfo)
+_RULES = (_pem, _keyed, _groups(_SHAPE, 0), _groups(_TOKEN, 0), _groups(_BEARER, 1), _groups(_QUERY, 1), _userinfo)
 
 
 def _merge(spans: list[_Span]) -> list[_Span]:
@@ -260,6 +258,7 @@ class Redactor:
     def __init__(self, *, keep_cookies: bool = False) -> None:
         self._keep_cookies = keep_cookies
         self._rules = _RULES if keep_cookies else (*_RULES, _signatures)
+        self._secret_headers: dict[str, str] = {}
         self._suspects = jsonschema_rs.validator_for(
             {"pattern": _FLAG}, pattern_options=jsonschema_rs.RegexOptions()
         ).is_valid
@@ -320,13 +319,23 @@ class Redactor:
         return StreamRedactor(self)
 
     def _header(self, name: str, value: str, *, suspect: bool) -> tuple[str, int]:
-        lower = name.lower()
-        if lower in ("cookie", "set-cookie"):
-            return (value, 0) if self._keep_cookies else _cookies(value, one=lower == "set-cookie")
-        if _HEADER.search(lower):
+        said = self._secret_headers.get(name)
+        if said is None:
+            said = self._learn(name)
+        if said == "cookie":
+            return (value, 0) if self._keep_cookies else _cookies(value, one=name.lower() == "set-cookie")
+        if said:
             content = value.encode("latin-1", "replace")
             return _latin(_replace(content, list(_content(content, 0, len(content), sure=True))))
         return self.text(value) if suspect else (value, 0)
+
+    def _learn(self, name: str) -> str:
+        """What a header's name says of its value: `cookie`, `whole` or nothing; remembered for the usual names."""
+        lower = name.lower()
+        said = "cookie" if lower in ("cookie", "set-cookie") else "whole" if _HEADER.search(lower) else ""
+        if len(self._secret_headers) < _NAMES_REMEMBERED:
+            self._secret_headers[name] = said
+        return said
 
     def _spans(self, content: bytes, begin: int) -> list[_Span]:
         spans = _merge([span for rule in self._rules for span in rule(content, begin)])
@@ -392,8 +401,8 @@ class StreamRedactor:
         if self._redactor._suspects(data.decode("latin-1")):  # noqa: SLF001  # the other half of one class
             spans = self._redactor._spans(data, begin)  # noqa: SLF001
         across = next((span for span in spans if span.start < cut <= span.end and cut < len(data)), None)
-        if across is not None and len(self._held) < _HOLD_LIMIT_BYTES:
-            cut = across.start
+        if across is not None:
+            cut = across.start if len(self._held) < _HOLD_LIMIT_BYTES else across.end
         clean, replaced = _replace(data[begin:cut], [_shift(span, begin) for span in spans if span.end <= cut])
         self.replaced += replaced
         self._context, self._held = data[max(0, cut - _CARRY_BYTES) : cut], data[cut:]

@@ -20,7 +20,7 @@ SEGMENT_BYTES = 2**20
 """Long bodies are stored in pieces of this size."""
 
 _FIRST_RUNG_BYTES = 1024
-_LEVEL = 3
+_LEVEL = 1
 _MAX_BASE_BYTES = 4 * 2**20
 
 

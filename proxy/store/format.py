@@ -40,7 +40,7 @@ CREATE TABLE segments (
 CREATE INDEX segments_by_exchange ON segments (exchange);
 CREATE TABLE findings (id INTEGER PRIMARY KEY, exchange TEXT, rule TEXT NOT NULL, finding TEXT NOT NULL);
 CREATE INDEX findings_by_exchange ON findings (exchange);
-CREATE TABLE gaps (id INTEGER PRIMARY KEY, gap TEXT NOT NULL);
+CREATE TABLE gaps (id INTEGER PRIMARY KEY, name TEXT UNIQUE, gap TEXT NOT NULL);
 """
 
 type Migration = Callable[[sqlite3.Connection], None]

@@ -44,6 +44,7 @@ PENDING_LIMIT_BYTES = 64 * 2**20
 """How much is kept for the next try while the disk refuses."""
 
 _ERROR_CHARACTERS = 300
+_RECENT_BODIES = 50_000
 _UPSERT = """
 INSERT INTO exchanges (id, server, kind, call, state, failed, started_ns, duration_ms, status, reward, error,
     caller, parent, attempt, row, attribution, record, changed) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
@@ -76,14 +77,18 @@ class _Loss:
     detail: str = ""
 
 
+@dataclass(slots=True)
 class Spool:
-    """A body that is too long to hold: written in segments as it comes, named by its digest at its end."""
+    """A body that is too long to hold: written in segments as it comes, named by its digest at its end.
 
-    def __init__(self, number: int, exchange: str, side: str) -> None:
-        self.number = number
-        self.exchange = exchange
-        self.side = side
-        self.segments = 0
+    It is whole only if nothing was given up (`losses`) since it began.
+    """
+
+    number: int
+    exchange: str
+    side: str
+    losses: int
+    segments: int = 0
 
 
 class CaptureWriter:
@@ -116,14 +121,17 @@ class CaptureWriter:
         self._bodies: list[_Statement] = []  # bodies and findings: what may be given up
         self._facts: list[_Statement] = []  # small things, never given up
         self._updates: list[_Statement] = []  # to exchanges written before; after the others
-        self._pending_digests: set[bytes] = set()
+        self._recent: dict[bytes, None] = {}
         self._pending_bytes = 0
-        self._gaps: list[Gap] = []
+        self._gaps: list[tuple[str | None, Gap]] = []
+        self._named: set[str] = set()
+        self._gaps_taken = 0  # by the commit under way; other threads may add meanwhile
         self._gap_count = 0
         self._loss = _Loss()
         self._row_ids: dict[RowKey, int] = {}
         self._servers: dict[str, Server] = {}
         self._spools = count(1)
+        self._losses = 0
         self._change = count(1)
         self._heartbeat_ns = 0
         self._failing = ""
@@ -218,9 +226,11 @@ class CaptureWriter:
     def store(self, content: bytes) -> str:
         """Keep a whole body, already redacted; returns its digest. Equal bodies are kept once."""
         digest, rungs = ladder(content)
-        if not self._has(digest):
+        if digest not in self._recent:
             stored = self._encoder.encode(content, digest, rungs)
-            self._pending_digests.add(digest)
+            self._recent[digest] = None
+            if len(self._recent) > _RECENT_BODIES:
+                del self._recent[next(iter(self._recent))]
             self._pend(
                 "INSERT OR IGNORE INTO bodies VALUES (?,?,NULL,?,?,?,?)",
                 (digest, stored.size_bytes, stored.base, stored.prefix_bytes, stored.suffix_bytes, stored.data),
@@ -229,7 +239,7 @@ class CaptureWriter:
 
     def spool(self, exchange: str, side: str) -> Spool:
         """Begin a long body; `side` is `request` or `response`. Segments are readable before its end."""
-        return Spool(next(self._spools), exchange, side)
+        return Spool(next(self._spools), exchange, side, self._losses)
 
     def spool_write(self, spool: Spool, segment: bytes) -> None:
         """Add a segment, already redacted."""
@@ -244,12 +254,15 @@ class CaptureWriter:
         spool.segments += 1
         self._pend("INSERT INTO segments VALUES (?,?,?,?,?,?)", values)
 
-    def spool_end(self, spool: Spool, digest: bytes, size_bytes: int) -> str:
-        """Name a long body by its digest; if it is there already, this copy goes."""
+    def spool_end(self, spool: Spool, digest: bytes, size_bytes: int) -> str | None:
+        """Name a long body by its digest; if it is there already, this copy goes. None when parts of it were lost."""
+        if spool.losses != self._losses:
+            self.spool_drop(spool)
+            return None
         if self._has(digest):
             self.spool_drop(spool)
         else:
-            self._pending_digests.add(digest)
+            self._recent[digest] = None
             self._pend(
                 "INSERT INTO bodies (digest, size_bytes, spool) VALUES (?,?,?)", (digest, size_bytes, spool.number)
             )
@@ -321,7 +334,13 @@ class CaptureWriter:
     def gap(self, gap: Gap) -> None:
         """Count a gap; safe from any thread."""
         self._gap_count += 1
-        self._gaps.append(gap)
+        self._gaps.append((None, gap))
+
+    def recount(self, name: str, gap: Gap) -> None:
+        """Count a gap that grows: it takes the place of the last one of that name."""
+        self._gap_count += name not in self._named
+        self._named.add(name)
+        self._gaps.append((name, gap))
 
     # Committing
 
@@ -332,6 +351,7 @@ class CaptureWriter:
         if not (beat or self._dirty or self._bodies or self._facts or self._updates or self._gaps or self._loss.detail):
             return True
         self._render_entries()
+        self._gaps_taken = len(self._gaps)
         try:
             self._transact(now_ns)
         except sqlite3.Error as error:
@@ -390,7 +410,7 @@ class CaptureWriter:
         self._pending_bytes += 64 + sum(len(value) for value in values if isinstance(value, bytes))
 
     def _has(self, digest: bytes) -> bool:
-        if digest in self._pending_digests:
+        if digest in self._recent:
             return True
         try:
             found = self._connection.execute("SELECT 1 FROM bodies WHERE digest = ?", (digest,)).fetchone()
@@ -532,11 +552,9 @@ class CaptureWriter:
         try:
             for statement, values in (*self._facts, *self._bodies, *self._updates):
                 run(statement, values)
-            for gap in self._all_gaps(now_ns):
-                run(
-                    "INSERT INTO gaps (gap) VALUES (?)",
-                    (self._redactor.text(gap.model_dump_json(exclude_none=True))[0],),
-                )
+            for name, gap in self._all_gaps(now_ns):
+                text = self._redactor.text(gap.model_dump_json(exclude_none=True))[0]
+                run("INSERT OR REPLACE INTO gaps (name, gap) VALUES (?,?)", (name, text))
             run("INSERT OR REPLACE INTO meta VALUES ('heartbeat_ns', ?)", (str(now_ns),))
             run("COMMIT")
         except sqlite3.Error:
@@ -544,10 +562,10 @@ class CaptureWriter:
                 run("ROLLBACK")
             raise
 
-    def _all_gaps(self, now_ns: int) -> Iterable[Gap]:
-        yield from self._gaps
+    def _all_gaps(self, now_ns: int) -> Iterable[tuple[str | None, Gap]]:
+        yield from self._gaps[: self._gaps_taken]
         if self._loss.detail:
-            yield self._loss_gap(now_ns)
+            yield None, self._loss_gap(now_ns)
 
     def _loss_gap(self, now_ns: int) -> Gap:
         loss = self._loss
@@ -562,7 +580,7 @@ class CaptureWriter:
     def _written(self, now_ns: int) -> None:
         self._gap_count += bool(self._loss.detail)
         self._loss = _Loss()
-        self._gaps.clear()
+        del self._gaps[: self._gaps_taken]
         self._facts.clear()
         self._updates.clear()
         self._drop_bodies()
@@ -571,7 +589,6 @@ class CaptureWriter:
 
     def _drop_bodies(self) -> None:
         self._bodies.clear()
-        self._pending_digests.clear()
         self._pending_bytes = 0
 
     def _refused(self, detail: str) -> None:
@@ -589,8 +606,10 @@ class CaptureWriter:
         self._loss.exchanges += len(dropped - self._entries.keys())
         self._loss.size_bytes += self._pending_bytes
         self._loss.detail = self._failing
+        self._losses += 1
         self._drop_bodies()
         self._encoder.forget()
+        self._recent.clear()
 
 
 def _body(body: Body | None) -> dict[str, Any] | None:
@@ -643,6 +662,7 @@ def _claim(directory: Path) -> Path:
 
 def _open(file: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(file, isolation_level=None, timeout=2.0, check_same_thread=False)
+    connection.execute("PRAGMA page_size = 8192")  # several compressed bodies of the usual size to a page
     mode = journal_mode(file.parent)
     set_to = connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()[0]
     if set_to.upper() != mode:
