@@ -1,0 +1,99 @@
+"""Which recorded servers a playback stands in for during a replay, and on which addresses.
+
+A running Gym calls its provider where its configuration says; nobody can tell it otherwise from outside. So
+the playback listens on the very addresses at which the stubbed server was known, and if somebody else is
+there already, the replay ends before anything is sent.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from gymtap.proxy.core.errors import GymtapError, UsageError
+from gymtap.proxy.replay.match import playable
+from gymtap.proxy.replay.recorded import Recorded
+from gymtap.proxy.replay.targets import Running, answers, on_loopback
+from gymtap.schemas import Server, ServerKind
+
+_READS = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+@dataclass(frozen=True)
+class Stub:
+    """What `--stub` and its companions say. `boundaries` are kinds or names of servers.
+
+    `listen` overrides the addresses; `passing` is where misses go, None fails them.
+    """
+
+    boundaries: frozenset[str]
+    loose: bool = False
+    passing: bool = False
+    listen: tuple[tuple[str, int], ...] = ()
+
+    def covers(self, server: str, kind: ServerKind) -> bool:
+        """Whether it stands in for that server."""
+        return server in self.boundaries or kind in self.boundaries
+
+    def entries(self, exchanges: Iterable[Recorded]) -> list[Recorded]:
+        """What it can answer with."""
+        covered = [one for one in exchanges if self.covers(one.exchange.server, one.exchange.kind)]
+        return playable([one for one in covered if one.exchange.request.method not in _READS])
+
+    def reads(self, exchanges: Iterable[Recorded]) -> list[Recorded]:
+        """The recorded GETs that it answers as often as they are asked."""
+        covered = [one for one in exchanges if self.covers(one.exchange.server, one.exchange.kind)]
+        return playable([one for one in covered if one.exchange.request.method in _READS])
+
+
+def boundaries(text: str, servers: Sequence[Server]) -> frozenset[str]:
+    """Read `provider,judge` or servers' names. Raises UsageError for what is neither."""
+    wanted = [part.strip() for part in text.split(",") if part.strip()]
+    known = {server.name for server in servers} | set(ServerKind)
+    unknown = [part for part in wanted if part not in known]
+    if unknown or not wanted:
+        said = unknown[0] if unknown else text
+        raise UsageError(
+            f"{said!r} is no boundary that can be stubbed", f"one or several of: {', '.join(sorted(known))}"
+        )
+    return frozenset(wanted)
+
+
+async def addresses(stub: Stub, servers: Sequence[Server], running: Running | None) -> list[tuple[str, int]]:
+    """Where the playback has to listen. Raises GymtapError when it cannot stand there."""
+    if stub.listen:
+        return list(stub.listen)
+    free, taken = [], []
+    for url in _known_at(stub, servers, running):
+        parts = urlsplit(url)
+        place = (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+        if parts.scheme != "http" or not on_loopback(url) or await answers(url):
+            taken.append(url)
+        elif place not in free:
+            free.append(place)
+    if free:
+        return free
+    where = ", ".join(taken) or "an address that the capture does not know"
+    raise GymtapError(
+        f"the playback cannot stand in at {where}: something answers there, or it is not on this machine",
+        "stop it; or start Gym with ++policy_base_url=http://127.0.0.1:PORT/v1 and say --stub-listen 127.0.0.1:PORT",
+    )
+
+
+def address(text: str) -> tuple[str, int]:
+    """Read `HOST:PORT`, or a port on loopback. Raises UsageError."""
+    host, _, port = text.rpartition(":")
+    if not port.isdigit() or int(port) > 65535:
+        raise UsageError(f"{text!r} is no address", "write 127.0.0.1:8000")
+    return (host.strip("[]") or "127.0.0.1"), int(port)
+
+
+def _known_at(stub: Stub, servers: Sequence[Server], running: Running | None) -> list[str]:
+    """Every URL at which Gym may call a stubbed server."""
+    urls = []
+    if running is not None and stub.covers("", ServerKind.PROVIDER) and running.provider:
+        urls.append(running.provider)
+    for server in servers:
+        if stub.covers(server.name, server.kind):
+            urls += [running.servers[server.name]] if running and server.name in running.servers else []
+            urls += [server.upstream, server.listen]
+    return list(dict.fromkeys(url for url in urls if url))
