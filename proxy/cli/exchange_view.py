@@ -11,21 +11,8 @@ from rich.rule import Rule
 from rich.text import Text
 
 from gymtap.proxy.cli.body_view import Drawing, draw_body
-from gymtap.proxy.cli.words import (
-    FAILED_STYLE,
-    ID_STYLE,
-    OPEN_STYLE,
-    age_ms,
-    counted,
-    doubt,
-    duration,
-    exchange_mark,
-    exchange_status,
-    one_line,
-    printable,
-    size,
-    status_style,
-)
+from gymtap.proxy.cli.marks import FAILED_STYLE, ID_STYLE, OPEN_STYLE, exchange_mark, status_style
+from gymtap.proxy.cli.words import age_ms, counted, doubt, duration, exchange_status, one_line, printable, size
 from gymtap.schemas import Body, Exchange, Finding, Headers, LeafKind, Severity, State, Unwrapped
 
 _SEVERITY = {Severity.ERROR: ("✗", FAILED_STYLE), Severity.WARNING: ("!", OPEN_STYLE), Severity.NOTE: ("·", "dim")}

@@ -9,7 +9,6 @@ import os
 import sys
 import traceback
 from collections.abc import Sequence
-from importlib.metadata import version
 from typing import Annotated, TextIO
 
 import typer
@@ -42,6 +41,8 @@ def program() -> typer.Typer:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
+        from importlib.metadata import version  # noqa: PLC0415 - slow, and only needed here
+
         typer.echo(f"gymtap {version('gymtap')}")
         raise typer.Exit
 

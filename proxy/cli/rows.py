@@ -66,7 +66,7 @@ def _rows(
         screen.note(f"{len(found) - len(found[:limit]):,} more without --limit")
     bad = next((row for row in found if row.state is RowState.FAILED), None)
     if bad is not None:
-        screen.note(f"next: gymtap tree {bad.key.label}")
+        screen.note(f"next: gymtap tree {bad.key.label}   (its calls, and the whole error)")
 
 
 def _document(capture: "Capture", rows: "list[Row]") -> dict[str, Any]:

@@ -10,18 +10,8 @@ from pathlib import PurePath
 from rich.text import Text
 
 from gymtap.proxy.cli.columns import Column, Columns
-from gymtap.proxy.cli.words import (
-    FAILED_STYLE,
-    OK_STYLE,
-    OPEN_STYLE,
-    age_ms,
-    counted,
-    duration,
-    one_line,
-    printable,
-    row_mark,
-    size,
-)
+from gymtap.proxy.cli.marks import FAILED_STYLE, OK_STYLE, OPEN_STYLE, row_mark
+from gymtap.proxy.cli.words import age_ms, counted, duration, one_line, printable, size
 from gymtap.schemas import CaptureInfo, Row, RowState
 
 

@@ -1,20 +1,14 @@
-"""How the faces say things: durations, sizes, marks, and foreign text made safe for a terminal.
+"""How the faces say things: durations, sizes, names of calls, and foreign text made safe for a terminal.
 
-Marks stand beside colours, never colours alone. Everything that crossed a wire goes through `printable`, so
-that an escape sequence in a body is seen and not obeyed.
+Everything that crossed a wire goes through `printable`, so that an escape sequence in a body is seen and not
+obeyed.
 """
 
 import re
 
-from rich.text import Text
-
-from gymtap.schemas import Attribution, Confidence, Exchange, Row, RowState, State
+from gymtap.schemas import Attribution, Confidence, Exchange
 
 ELLIPSIS = "…"
-OK_STYLE = "green"
-FAILED_STYLE = "bold red"
-OPEN_STYLE = "yellow"
-ID_STYLE = "cyan"
 
 _CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 _SURROGATES = re.compile("[\ud800-\udfff]")
@@ -77,24 +71,6 @@ def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
-def exchange_mark(exchange: Exchange) -> Text:
-    """✓, ✗ or … for one exchange."""
-    if exchange.failed:
-        return Text("✗", FAILED_STYLE)
-    return Text(ELLIPSIS, OPEN_STYLE) if exchange.state is State.OPEN else Text("✓", OK_STYLE)
-
-
-def row_mark(row: Row) -> Text:
-    """✓, ✗ or … for a row."""
-    match row.state:
-        case RowState.FAILED:
-            return Text("✗", FAILED_STYLE)
-        case RowState.RUNNING:
-            return Text(ELLIPSIS, OPEN_STYLE)
-        case RowState.DONE:
-            return Text("✓", OK_STYLE)
-
-
 def exchange_status(exchange: Exchange) -> str:
     """The status, or how the connection ended, or `open`."""
     if exchange.error is not None:
@@ -102,13 +78,6 @@ def exchange_status(exchange: Exchange) -> str:
     if exchange.response is not None:
         return str(exchange.response.status)
     return "open"
-
-
-def status_style(exchange: Exchange) -> str:
-    """The style of `exchange_status`."""
-    if exchange.failed:
-        return FAILED_STYLE
-    return OPEN_STYLE if exchange.state is State.OPEN else ""
 
 
 def age_ms(started_ns: int, now_ns: int) -> float:
