@@ -160,8 +160,8 @@ class _Source:
 class Capture:
     """A capture, opened for reading; safe to keep open while it is written.
 
-    Raises CaptureError, from here or from any method, when the directory is not a capture, was written by a
-    newer gymtap, or is damaged.
+    `path` is its directory, or a bundle: a single file of the same format. Raises CaptureError, from here or from
+    any method, when that is not a capture, was written by a newer gymtap, or is damaged.
     """
 
     def __init__(self, path: Path, *, now_ns: Callable[[], int] = time.time_ns) -> None:
@@ -214,7 +214,7 @@ class Capture:
             rows=len(rows),
             failed_rows=sum(row.state is RowState.FAILED for row in rows),
             gaps=self.gaps(),
-            size_bytes=sum(file.stat().st_size for file in self.path.iterdir() if file.is_file()),
+            size_bytes=sum(file.stat().st_size for file in self._kept_files()),
         )
 
     def servers(self) -> tuple[Server, ...]:
@@ -374,17 +374,26 @@ class Capture:
 
     def _sources(self) -> list[_Source]:
         """The writers' files, with those that have come since; a file that is being made is passed over."""
-        if not self.path.is_dir():
-            raise CaptureError(f"{self.path}: not a capture", "`gymtap captures` lists them")
-        files = sorted(self.path.glob(f"*{SUFFIX}"), key=lambda file: (len(file.name), file.name))
-        if not files:
-            raise CaptureError(f"{self.path}: not a capture: it holds no writer's file", "`gymtap captures` lists them")
-        for file in files:
+        for file in self._files():
             if file.name not in self._known and _is_ready(file):
                 self._known[file.name] = _Source(file)
             elif file.name in self._known:
                 self._known[file.name].refresh()
         return list(self._known.values())
+
+    def _files(self) -> list[Path]:
+        """The writers' files: those of the directory, or the one file that is a bundle."""
+        if self.path.is_file():
+            return [self.path]
+        if not self.path.is_dir():
+            raise CaptureError(f"{self.path}: not a capture", "`gymtap captures` lists them")
+        files = sorted(self.path.glob(f"*{SUFFIX}"), key=lambda file: (len(file.name), file.name))
+        if not files:
+            raise CaptureError(f"{self.path}: not a capture: it holds no writer's file", "`gymtap captures` lists them")
+        return files
+
+    def _kept_files(self) -> list[Path]:
+        return [self.path] if self.path.is_file() else [file for file in self.path.iterdir() if file.is_file()]
 
     def _select(self, source: _Source, where: list[str], values: list[Any], *, died: bool) -> Iterator[Exchange]:
         condition = f" WHERE {' AND '.join(where)}" if where else ""
