@@ -141,7 +141,7 @@ class Resolver:
         if node.call not in ROWLESS_CALLS:
             self._read_answer(node, flow)
         node.open = False
-        self._flight.end(node, flow.error is not None and flow.error.kind in _ABANDONED)
+        self._flight.end(node, _is_abandoned(flow))
         self._close(node, flow)
         node.flow, node.ways = None, None
         self._changed[node] = None
@@ -277,6 +277,7 @@ class Resolver:
             self._read_conversation(node, flow)
         elif row_of(node) is None and node.call is Call.RESPONSES:
             self._find_origin(node, content.prefixes(flow.request_json))
+            self._tie_only_origin(node)
         elif row_of(node) is None and node.call is not Call.OTHER:
             self._suspect(node, timing.suspects(node.call, node.kind, self._flight), timing.LINK)
 
@@ -307,13 +308,13 @@ class Resolver:
 
     def _read_conversation(self, node: Node, flow: Flow) -> None:
         """Model and provider calls state no row: earlier turns' ids, then content, then timing."""
+        self._find_origin(node, content.prefixes(flow.request_json))
         for token in lineage.used(flow.request_json):
             if token in self._tokens:
                 self._claim(node, token, Method.LINEAGE, "an id in its input")
             else:
                 self._tokens.distrust(token)
-        if row_of(node) is None or node.call is Call.PROVIDER:
-            self._find_origin(node, content.prefixes(flow.request_json))
+        self._tie_only_origin(node)
 
     # Content and timing
 
@@ -327,7 +328,6 @@ class Resolver:
         link = _content_link(found[0])
         doubtful = node.server in self._unexplained or any(suspect in self._flight.abandoned for suspect in found)
         self._suspect(node, found, link.capped(Confidence.LOW) if doubtful else link)
-        self._tie_only_origin(node)
 
     def _models(self, digests: list[Token] | None) -> list[Node]:
         """The model calls in flight with this very conversation, and those that cannot be read."""
@@ -339,17 +339,20 @@ class Resolver:
         found = self._flight.origins.find(digests) if digests else []
         if node.call is Call.RESPONSES:
             found = [run for run in found if run.call is Call.RUN and run.server == node.server]
-        return [*found, *filter(_is_unreadable, self._flight.origins.blind)] if found else []
+        return [*_innermost(found), *filter(_is_unreadable, self._flight.origins.blind)] if found else []
 
     def _tie_only_origin(self, node: Node) -> None:
-        """Content decides when all that may be the origin is of one row, or of one conversation."""
+        """Content decides when all that may be the origin is of one row, or of one conversation.
+
+        An id that contradicts it has spoken before, and is stronger.
+        """
         threads = {find(suspect.thread): None for suspect in node.suspects}
         if len(threads) != 1 or node.crowd or node.guess is None or not node.guess.is_sure:
             return
-        if len(node.suspects) == 1 and asks_model_server(node.suspects[0]):
+        tied = self._tie(node, next(iter(threads)), node.guess)
+        if tied and len(node.suspects) == 1 and asks_model_server(node.suspects[0]):
             node.parent = node.suspects[0].id
             self._count(node, node.suspects[0])
-        self._tie(node, next(iter(threads)), node.guess)
 
     def _suspect(self, node: Node, suspects: list[Node], link: Link) -> None:
         """Keep who may have caused it; what a stronger method left open is only ever narrowed."""
@@ -385,15 +388,15 @@ class Resolver:
 
     def _match_providers(self, node: Node, made: set[Token]) -> None:
         """A model server's answer is its provider's: by an id in it, or by text that no other candidate gave."""
-        waiting = [child for ref in node.waiting if (child := ref()) is not None and child.parent is None]
-        for child in waiting:
+        children = [child for ref in node.waiting if (child := ref()) is not None and child.parent in {None, node.id}]
+        for child in children:
             if child.open:
                 self._rule_out(child, node)
-        over = [child for child in waiting if not child.open and not child.failed]
+        over = [child for child in children if not child.open and not child.failed]
         by_id = [child for child in over if any(self._is_of(token, child) for token in made)]
         by_text = [child for child in over if _may_have_given(child, node)]
         chosen = by_id or (by_text if len(node.answer or "") >= MIN_ANSWER_CHARS else [])
-        if len(chosen) == 1:
+        if len(chosen) == 1 and chosen[0].parent is None:
             evidence = f"{node.id} answered what it answered"
             if self._tie(chosen[0], node.thread, Link(Method.LINEAGE, Confidence.HIGH, evidence)):
                 chosen[0].parent = node.id
@@ -430,7 +433,8 @@ class Resolver:
         row = row_of(node)
         if row is None:
             return
-        self._changed.update((child, None) for ref in node.waiting if (child := ref()) is not None)
+        for child in _waiting(node):
+            self._changed[child] = None
         if node.parent is None and node is not row.root:
             parent = _parent(node, row)
             node.parent = parent.id if parent is not None else None
@@ -456,7 +460,8 @@ class Resolver:
         row = row_of(node)
         if row is None:
             return
-        row.open.pop(node, None)
+        if not _is_abandoned(flow):
+            row.open.pop(node, None)
         if row.root is node:
             row.retryable = flow.error is not None and flow.error.kind in _UPSTREAM_ENDED
             self._finish(row)
@@ -511,6 +516,28 @@ def _may_have_given(child: Node, node: Node) -> bool:
     return (node.answer or "") in given or len(given) >= MAX_ANSWER_CHARS
 
 
+def _waiting(node: Node) -> list[Node]:
+    """The calls that may be this one's, and are not known to be anybody's."""
+    return [child for ref in node.waiting if (child := ref()) is not None and row_of(child) is None]
+
+
+def _innermost(origins: list[Node]) -> list[Node]:
+    """Of each row the self-calls, or without any the last /run: what encloses them is no cause of its own."""
+    turns = {row_of(origin) for origin in origins if origin.call is Call.RESPONSES}
+    last = {row_of(origin) or origin: origin for origin in origins if origin.call is Call.RUN}
+    return [origin for origin in origins if origin.call is Call.RESPONSES or _is_last(origin, last, turns)]
+
+
+def _is_last(run: Node, last: dict[RowState | Node, Node], turns: set[RowState | None]) -> bool:
+    row = row_of(run)
+    return row is None or (row not in turns and last[row] is run)
+
+
+def _is_abandoned(flow: Flow) -> bool:
+    """Whether only its client is known to have gone: the server may go on, and cause more."""
+    return flow.error is not None and flow.error.kind in _ABANDONED
+
+
 def _is_turn_of(member: Node, turn: Node) -> bool:
     """Whether a model call that a self-call's answer brings back was made by that self-call."""
     return member.parent is None and asks_model_server(member) and member.order > turn.order and turn in member.suspects
@@ -521,7 +548,7 @@ def _parent(node: Node, row: RowState) -> Node | None:
     if node.call is Call.RUN:
         return None
     suspects = [suspect for suspect in node.suspects if row_of(suspect) is row and suspect.order < node.order]
-    if node.call is Call.PROVIDER and any(asks_model_server(suspect) for suspect in suspects):
+    if node.call is Call.PROVIDER and any(asks_model_server(suspect) for suspect in node.suspects):
         return suspects[0] if len(suspects) == 1 else None
     if node.call not in _GENERATIONS and node.call is not Call.TOOL:
         return row.innermost(Call.RUN) if node.fresh else None

@@ -169,16 +169,30 @@ def possible(node: Node, depth: int = 2) -> "tuple[dict[RowState, None], bool]":
 
 
 def _best_informed(thread: Thread) -> list[Node]:
-    """A few members with suspects: those with complete and strong ones, or else the first with any."""
-    informed = [member for member in thread.members if member.suspects]
+    """A few members with suspects: those with complete and strong ones, or else the first with any.
+
+    A member that suspects another member tells nothing of the thread's row that the other does not tell better.
+    """
+    informed = [member for member in thread.members if member.suspects and not _suspects_within(member, thread)]
     sure = [member for member in informed if not member.crowd and member.guess is not None and member.guess.is_sure]
     return sure[:MAX_TURNS] or informed[:1]
 
 
+def _suspects_within(member: Node, thread: Thread) -> bool:
+    return len(thread.members) > 1 and any(find(suspect.thread) is thread for suspect in member.suspects)
+
+
 def _of_suspects(node: Node, depth: int) -> "tuple[dict[RowState, None], bool]":
+    """The rows of all suspects, or no more than can be named where they are known not to be all."""
     rows: dict[RowState, None] = {}
     complete = not node.crowd
     for suspect in node.suspects:
+        row = row_of(suspect)
+        if len(rows) > MAX_CANDIDATES and (row is None or node.crowd):
+            return rows, False
+        if row is not None:
+            rows[row] = None
+            continue
         found, whole = possible(suspect, depth)
         rows.update(found)
         complete = complete and whole
