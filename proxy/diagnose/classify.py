@@ -1,0 +1,249 @@
+"""Decides: every rule looks, and the best sight becomes the diagnosis.
+
+A failure that ended the row beats one that its caller swallowed, a surer rule beats a vaguer one, a recorded exchange
+beats text, and the first in time beats what it caused. Where nothing failed and nothing silent was seen, the layer is
+`none`; where something failed that no rule knows, it is `unknown`.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from gymtap.proxy.core.unwrap import unwrap
+from gymtap.proxy.diagnose.evidence import Material, Seen
+from gymtap.proxy.diagnose.fingerprint import fingerprint
+from gymtap.proxy.diagnose.rule import Rule, Sight, Strength, View
+from gymtap.proxy.diagnose.rules import all_rules
+from gymtap.schemas import (
+    Diagnosis,
+    Evidence,
+    Finding,
+    Hop,
+    Layer,
+    Severity,
+    TransportErrorKind,
+    Unwrapped,
+)
+
+_SOURCES = {"exchange": 0, "file": 1, "result": 2, "row": 3, "log": 4}
+_MOST_EVIDENCE = 8
+
+
+@dataclass(frozen=True)
+class _Hit:
+    rule: Rule
+    sight: Sight
+    place: int  # the rule's, for equals
+
+    @property
+    def severity(self) -> Severity:
+        return Severity.NOTE if self.sight.recovered else self.rule.severity
+
+
+def findings(material: Material, rules: Sequence[Rule] | None = None) -> list[Finding]:
+    """What every rule says about `material`, the likeliest cause first; one finding a rule and exchange."""
+    view = View(material)
+    unique: dict[tuple[str, str], Finding] = {}
+    for hit in _ranked(view, rules):
+        unique.setdefault((hit.rule.id, hit.sight.where), _finding(hit))
+    return list(unique.values())
+
+
+def diagnose(material: Material, rules: Sequence[Rule] | None = None) -> Diagnosis:
+    """The diagnosis of one row, or of what logs and files show. Never raises on what it is given to look at."""
+    view = View(material)
+    hits = _ranked(view, rules)
+    best = next((hit for hit in hits if hit.severity is Severity.ERROR), None)
+    if best is None and view.run_failed:
+        best = next((hit for hit in hits if hit.severity is Severity.WARNING), None)
+    found = tuple({(hit.rule.id, hit.sight.where): _finding(hit) for hit in reversed(hits)}.values())[::-1]
+    if best is None:
+        return _without_cause(view, found)
+    return _with_cause(view, hits, best, found)
+
+
+def _ranked(view: View, rules: Sequence[Rule] | None) -> list[_Hit]:
+    hits = [
+        _Hit(rule, sight, place)
+        for place, rule in enumerate(all_rules() if rules is None else rules)
+        for sight in rule.sees(view)
+    ]
+    return sorted(hits, key=lambda hit: _rank(hit, view))
+
+
+def _rank(hit: _Hit, view: View) -> tuple[int, int, int, float, int]:
+    severity = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}[hit.severity]
+    beside = severity * 2 + (hit.sight.swallowed and view.run_failed)
+    return beside, -hit.rule.strength, _SOURCES.get(hit.sight.source, 5), hit.sight.order, hit.place
+
+
+def _finding(hit: _Hit) -> Finding:
+    return Finding(
+        rule=hit.rule.id,
+        severity=hit.severity,
+        message=_filled(hit.rule.cause, hit.sight.what),
+        pointer=hit.sight.pointer,
+        found=hit.sight.text[:300] or None,
+        fix=hit.rule.next_action,
+        exchange=hit.sight.exchange.id if hit.sight.exchange else None,
+    )
+
+
+def _filled(sentence: str, what: str) -> str:
+    words = " ".join(what.split()).rstrip(".") or "see the evidence"
+    return sentence.replace("{what}", words)
+
+
+# --- the report ---------------------------------------------------------------------------------------------
+
+
+def _with_cause(view: View, hits: list[_Hit], best: _Hit, found: tuple[Finding, ...]) -> Diagnosis:
+    exchange = _innermost_exchange(view, best)
+    innermost = _innermost(best, exchange)
+    return Diagnosis(
+        symptom=_symptom(view),
+        layer=best.rule.layer,
+        cause=_filled(best.rule.cause, best.sight.what),
+        next_action=best.rule.next_action,
+        evidence=tuple(_evidence(view, hits, best)),
+        runner_up=_runner_up(hits, best),
+        rule=best.rule.id,
+        failure_kind=best.rule.failure_kind or _failure_kind(view),
+        fingerprint=_fingerprint(best, exchange, innermost),
+        row=exchange.row if exchange else None,
+        exchange=exchange.id if exchange else None,
+        chain=tuple(_hop(hop) for hop in view.tree.chain(exchange)) if exchange else (),
+        innermost=innermost,
+        findings=found,
+    )
+
+
+def _without_cause(view: View, found: tuple[Finding, ...]) -> Diagnosis:
+    failed = view.run_failed or any(not f.recovered and not f.swallowed for f in view.exchange_failures)
+    failure = next(iter(view.exchange_failures), None)
+    exchange = failure.exchange if failure and failed else None
+    return Diagnosis(
+        symptom=_symptom(view),
+        layer=Layer.UNKNOWN if failed else Layer.NONE,
+        cause="Something failed that no rule knows." if failed else "Nothing failed and nothing was silently lost.",
+        next_action="Read the innermost body, and send that request again by itself." if failed else "Nothing.",
+        exchange=exchange.id if exchange else None,
+        chain=tuple(_hop(hop) for hop in view.tree.chain(exchange)) if exchange else (),
+        innermost=exchange.unwrapped if exchange else None,
+        findings=found,
+    )
+
+
+def _symptom(view: View) -> str:
+    runs = [e for e in view.tree.exchanges if e.boundary == "collector->environment"] or [
+        e for e in view.tree.exchanges if e.call.value == "run"
+    ]
+    failed = [run for run in runs if run.failed]
+    if failed:
+        return f"/run {_ended(failed[0])}" + (f" ({len(failed)} of {len(runs)} rows)" if len(runs) > 1 else "")
+    if any(run.is_open for run in runs):
+        return "/run has no answer yet"
+    if runs:
+        return f"/run 200, reward {_reward(runs[0])}"
+    first = next((e for e in view.tree.exchanges if e.failed), None)
+    if first is not None:
+        return f"{first.boundary} {first.path} {_ended(first)}"
+    told = next(iter(view.told_failures), None)
+    return told.said.strip().splitlines()[0][:200] if told and told.said.strip() else "no failure was seen"
+
+
+def _ended(exchange: Seen) -> str:
+    if exchange.status is not None:
+        return str(exchange.status)
+    return f"ended without an answer ({'time limit' if exchange.timeout else exchange.error or 'open'})"
+
+
+def _reward(run: Seen) -> str:
+    body = run.response_json
+    return str(body.get("reward", "missing")) if isinstance(body, dict) else "missing"
+
+
+def _innermost_exchange(view: View, best: _Hit) -> Seen | None:
+    """The failing exchange at the end of the branch that the sight is on.
+
+    A sight of something silent on a row that failed leads to the failure that ended the row.
+    """
+    exchange = best.sight.exchange
+    fatal = next((f.exchange for f in view.exchange_failures if f.exchange and not f.recovered and not f.swallowed), None)
+    if exchange is None:
+        return fatal if best.sight.source in {"log", "result"} else None
+    while below := [child for child in view.tree.children[exchange.id] if child.failed]:
+        exchange = below[0]
+    elsewhere = fatal is not None and fatal not in view.tree.chain(exchange)
+    return fatal if elsewhere and view.run_failed and not exchange.failed else exchange
+
+
+def _innermost(best: _Hit, exchange: Seen | None) -> Unwrapped | None:
+    """What the innermost said: an echo that the sight shows, the exchange's body, or what a row or log tells."""
+    failure = best.sight.failure
+    if best.sight.shown is not None:
+        return unwrap(best.sight.shown)
+    if exchange is not None and (exchange.response is not None or exchange.error_text):
+        return exchange.unwrapped
+    if failure is not None and failure.innermost is not None:
+        return failure.innermost
+    return unwrap(best.sight.text) if best.sight.text else None
+
+
+def _fingerprint(best: _Hit, exchange: Seen | None, innermost: Unwrapped | None) -> str:
+    boundary = exchange.boundary if exchange else best.sight.source
+    message = innermost.leaf.message or innermost.leaf.text if innermost else best.sight.text
+    status = str(exchange.status or exchange.error) if exchange else None
+    return fingerprint(best.rule.id, boundary, f"status {status}" if status else None, message)
+
+
+def _runner_up(hits: list[_Hit], best: _Hit) -> Layer | None:
+    """What the rule itself names, else the next surest rule of another layer that is nearly as sure."""
+    if best.rule.runner_up is not None:
+        return best.rule.runner_up
+    for hit in hits:
+        near = hit.rule.strength >= max(best.rule.strength - 1, Strength.STATUS)
+        if hit.rule.layer is not best.rule.layer and hit.severity is Severity.ERROR and near:
+            return hit.rule.layer
+    return None
+
+
+def _failure_kind(view: View) -> str | None:
+    """Gym's collector knows two: the agent answered with an error, or something in front of it did."""
+    runs = [e for e in view.tree.exchanges if e.call.value == "run" and e.failed]
+    if not runs:
+        return None
+    unanswered = runs[0].status in {429, 502, 503, 504} or runs[0].status is None
+    return "agent_request_failed" if unanswered else "agent_run_error"
+
+
+def _evidence(view: View, hits: list[_Hit], best: _Hit) -> Iterator[Evidence]:
+    yield Evidence(source=best.sight.source, where=best.sight.where, text=best.sight.text)
+    seen = {best.sight.where}
+    same = (hit for hit in hits if hit.rule.layer is best.rule.layer and hit.severity is Severity.ERROR)
+    for hit in same:
+        if hit.sight.where not in seen and len(seen) < _MOST_EVIDENCE:
+            seen.add(hit.sight.where)
+            yield Evidence(source=hit.sight.source, where=hit.sight.where, text=hit.sight.text)
+    for exchange in view.exchange_failures:
+        if exchange.swallowed and exchange.where not in seen and len(seen) < _MOST_EVIDENCE:
+            seen.add(exchange.where)
+            yield Evidence(source="exchange", where=exchange.where, text=f"swallowed: {exchange.said[:200]}")
+
+
+def _hop(exchange: Seen) -> Hop:
+    return Hop(
+        exchange=exchange.id,
+        boundary=exchange.boundary,
+        call=exchange.call,
+        status=exchange.status,
+        error=_hop_error(exchange.error, exchange.timeout, exchange.is_open),
+        duration_ms=exchange.duration_ms,
+        request_bytes=len((exchange.request or "").encode("utf-8", "replace")),
+        response_bytes=len((exchange.response or "").encode("utf-8", "replace")),
+    )
+
+
+def _hop_error(error: TransportErrorKind | None, timeout: bool, is_open: bool) -> str | None:
+    if timeout:
+        return "time limit"
+    return "open" if is_open else error

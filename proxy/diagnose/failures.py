@@ -1,0 +1,299 @@
+"""Finds what failed: the innermost failing exchanges first, then what rows, results and logs say failed.
+
+The recorded call tree wins over text: an exchange that failed because one below it failed is not a failure of its
+own. Where no parent was recorded, the latest exchange that contains it in time and whose callee is its caller is
+its parent; without times, the nearest earlier one.
+"""
+
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from gymtap.proxy.core.unwrap import unwrap
+from gymtap.proxy.diagnose.evidence import Material, Seen
+from gymtap.proxy.diagnose.sources import call_of, transport_kind
+from gymtap.schemas import Call, TransportErrorKind, Unwrapped
+
+_TOLERANCE_MS = 5.0
+_SEARCHED_CHARS = 12_000
+
+
+@dataclass(frozen=True)
+class Failure:
+    """One thing that failed.
+
+    `source` is `exchange`, `result`, `row` or `log`; `where` names it. `said` is what is searched for a rule's words.
+    `swallowed`: the caller went on as if nothing had happened. `recovered`: the same call succeeded later.
+    `order` sorts failures in time within their source.
+    """
+
+    source: str
+    where: str
+    said: str
+    order: float
+    call: Call | None = None
+    judge: bool = False
+    status: int | None = None
+    error: TransportErrorKind | None = None
+    timeout: bool = False
+    innermost: Unwrapped | None = None
+    exchange: Seen | None = None
+    swallowed: bool = False
+    recovered: bool = False
+
+
+class CallTree:
+    """Parents and children of exchanges, in the order in which they began."""
+
+    def __init__(self, exchanges: tuple[Seen, ...]) -> None:
+        self.exchanges = exchanges
+        self._order = {exchange.id: number for number, exchange in enumerate(exchanges)}
+        self.parents: dict[str, Seen] = {}
+        self.children: dict[str, list[Seen]] = defaultdict(list)
+        known = {exchange.id: exchange for exchange in exchanges}
+        for exchange in exchanges:
+            parent = known.get(exchange.parent or "") or self._parent(exchange)
+            if parent is not None:
+                self.parents[exchange.id] = parent
+                self.children[parent.id].append(exchange)
+
+    def order(self, exchange: Seen) -> int:
+        """Its place in the recording."""
+        return self._order[exchange.id]
+
+    def chain(self, exchange: Seen) -> list[Seen]:
+        """From the root to `exchange`, both included."""
+        chain = [exchange]
+        while (parent := self.parents.get(chain[-1].id)) is not None and len(chain) < 32:
+            chain.append(parent)
+        return chain[::-1]
+
+    def _parent(self, exchange: Seen) -> Seen | None:
+        found: Seen | None = None
+        for other in self.exchanges:
+            if other is not exchange and _same_kind(other.callee, exchange.caller) and self._encloses(other, exchange):
+                found = other if found is None or self._later(other, found) else found
+        return found
+
+    def _later(self, one: Seen, other: Seen) -> bool:
+        return (one.started_ms or 0.0, self.order(one)) >= (other.started_ms or 0.0, self.order(other))
+
+    def _encloses(self, outer: Seen, inner: Seen) -> bool:
+        if outer.started_ms is None or inner.started_ms is None:
+            return self.order(outer) < self.order(inner)
+        if outer.started_ms > inner.started_ms or (outer.started_ms == inner.started_ms and outer.call is inner.call):
+            return False
+        return outer.ended_ms is None or inner.started_ms <= outer.ended_ms + _TOLERANCE_MS
+
+
+def _same_kind(callee: str, caller: str) -> bool:
+    return callee == caller and callee not in {"", "?"}
+
+
+def failing_exchanges(tree: CallTree) -> Iterator[Failure]:
+    """The innermost failing exchanges, in the order in which they began."""
+    for exchange in tree.exchanges:
+        if exchange.failed and exchange.call not in {Call.HEALTH, Call.HEAD} and not _explained(exchange, tree):
+            yield _exchange_failure(exchange, tree)
+
+
+def _explained(exchange: Seen, tree: CallTree) -> bool:
+    """Whether a failing exchange below it is why it failed."""
+    return any(
+        (child.failed or child.is_open) and not _recovered(child, tree) and _reaches(exchange, child)
+        for child in tree.children[exchange.id]
+    )
+
+
+def _reaches(parent: Seen, child: Seen) -> bool:
+    """Whether the child's failure can be the parent's: a tool's is fed to the model, unless the parent carries it."""
+    if child.call is not Call.TOOL:
+        return True
+    leaf = child.unwrapped.leaf.text
+    return bool(leaf) and leaf == parent.unwrapped.leaf.text
+
+
+def _recovered(exchange: Seen, tree: CallTree) -> bool:
+    parent = tree.parents.get(exchange.id)
+    if not exchange.failed or parent is None:
+        return False
+    return any(
+        other.call is exchange.call and other.request == exchange.request and not other.failed and not other.is_open
+        for other in tree.children[parent.id]
+        if tree.order(other) > tree.order(exchange)
+    )
+
+
+def _exchange_failure(exchange: Seen, tree: CallTree) -> Failure:
+    parent = tree.parents.get(exchange.id)
+    innermost = exchange.unwrapped
+    recovered = _recovered(exchange, tree)
+    return Failure(
+        source="exchange",
+        where=exchange.id,
+        said=said(innermost, exchange.error_text),
+        order=exchange.started_ms if exchange.started_ms is not None else tree.order(exchange),
+        call=exchange.call,
+        judge=exchange.judge,
+        status=exchange.status,
+        error=exchange.error,
+        timeout=exchange.timeout,
+        innermost=innermost,
+        exchange=exchange,
+        swallowed=parent is not None and not parent.failed and not parent.is_open and not recovered,
+        recovered=recovered,
+    )
+
+
+def said(innermost: Unwrapped, *more: str) -> str:
+    """Everything an innermost body says, as one text to search in."""
+    leaf = innermost.leaf
+    parts = [leaf.message, leaf.code or "", leaf.text, *more]
+    return "\n".join(dict.fromkeys(part for part in parts if part))[:_SEARCHED_CHARS]
+
+
+# --- rows and results -----------------------------------------------------------------------------------------
+
+
+def failing_results(material: Material) -> Iterator[Failure]:
+    """What sidecar rows say: the failure the collector kept, unwrapped; cut ones as far as they go."""
+    for source, rows in (("result", material.results), ("row", material.row_values)):
+        for number, row in enumerate(rows):
+            if row.get("_ng_failure_class") or row.get("_ng_failure_response_body") or row.get("failure"):
+                yield _result_failure(source, number, row)
+
+
+def _result_failure(source: str, number: int, row: dict[str, object]) -> Failure:
+    body = row.get("_ng_failure_response_body")
+    innermost = unwrap(body if isinstance(body, str) else "")
+    message = str(row.get("_ng_failure_message") or row.get("failure") or row.get("failure_reason") or "")
+    status = row.get("_ng_failure_http_status")
+    kind, timeout = (None, False) if body else transport_kind(f"{row.get('_ng_failure_type')}: {message}")
+    return Failure(
+        source=source,
+        where=f"{source} {number}",
+        said=said(innermost, message if not body else ""),
+        order=number,
+        call=_beyond(innermost),
+        status=status if isinstance(status, int) and not innermost.wrappers else None,
+        error=kind if status is None else None,
+        timeout=timeout and status is None,
+        innermost=innermost,
+    )
+
+
+def _beyond(innermost: Unwrapped) -> Call | None:
+    """What the innermost server that wrapped was calling, told from its class; None where that is open."""
+    servers = [wrapper.server for wrapper in innermost.wrappers if wrapper.server]
+    if servers and re.search(r"model", servers[-1].partition("___")[0], re.I):
+        return Call.PROVIDER
+    return None
+
+
+# --- logs ---------------------------------------------------------------------------------------------------------
+
+_PREFIX = re.compile(r"^\s*\((?P<server>[\w. =:/-]{1,60})\)\s?")
+_UPSTREAM = re.compile(
+    r"\[upstream_request_failed\] server=(?P<server>\S+) method=\S+ url=(?P<url>\S+) status=(?P<status>\d+)"
+)
+_RETRY = re.compile(
+    r"\[(?:model_retry|request_retry|model_retry_stop)\b[^\]]*?url=(?P<url>\S+)(?: status=(?P<status>\d+))?"
+)
+_CONTENT = re.compile(r"Response content: ?(.*)", re.S)
+_EXCEPTION = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout|Failure|Killed)\b")
+_TRACEBACK_BLOCK_LINES = 400
+_SUSPICIOUS = re.compile(
+    r"error|exception|fail|fatal|refus|reset|kill|signal|out of|oom|memory|space|quota|limit|time|exit|dead|died|lost|"
+    r"unable|cannot|can't|could not|couldn't|not found|no such|no module|missing|invalid|unexpected|unsupported|denied|"
+    r"already|in use|unreachable|disconnect|retry|retries|abort|cancel|stale|corrupt|truncat|mismatch|duplicate|skipp|"
+    r"warn|🚨|panic|nccl|xid|evict|preempt|pending|infeasible|unhealthy|not ready|waiting|drop|empty|none of|unknown",
+    re.I,
+)
+
+
+def failing_log_blocks(log: tuple[str, ...]) -> Iterator[Failure]:
+    """Every block of a log that could name a cause: upstream failures, tracebacks, and single lines."""
+    number = 0
+    while number < len(log):
+        line = _PREFIX.sub("", log[number])
+        if match := _UPSTREAM.search(line):
+            block, number = _upstream_block(log, number)
+            yield _upstream_failure(match, block, number)
+        elif line.startswith("Traceback (most recent call last)"):
+            start = number
+            number = _traceback_end(log, number)
+            yield _log_failure("\n".join(_PREFIX.sub("", item) for item in log[start:number]), start)
+        else:
+            if _SUSPICIOUS.search(line):
+                yield _log_failure(line, number)
+            number += 1
+
+
+def _upstream_block(log: tuple[str, ...], start: int) -> tuple[str, int]:
+    """What follows `Response content:`, which may span lines, up to the next server's or Gym's own line."""
+    lines: list[str] = []
+    number = start + 1
+    while number < len(log) and number - start < 200:
+        line = _PREFIX.sub("", log[number])
+        if lines and (_PREFIX.match(log[number]) or re.match(r"🚨|\[|INFO:|Traceback|\d{4}-\d\d", line)):
+            break
+        if not lines and "Response content" not in line:
+            break
+        lines.append(line)
+        number += 1
+    return "\n".join(lines), number
+
+
+def _upstream_failure(match: re.Match[str], block: str, number: int) -> Failure:
+    content = _CONTENT.search(block)
+    innermost = unwrap(content[1]) if content else None
+    wrapped = innermost is not None and any(wrapper.kind == "gym" for wrapper in innermost.wrappers)
+    server = match["server"].lower()
+    caller = "judge_model" if "judge" in server else "model" if "model" in server else "agent"
+    callee = "provider" if "model" in caller else "?"
+    path = re.sub(r"^https?://[^/]+", "", match["url"])
+    call = call_of(caller, callee, path)
+    return Failure(
+        source="log",
+        where=f"log:{number}",
+        said=said(innermost) if innermost else "",
+        order=number,
+        call=_beyond(innermost) if wrapped and innermost else None if call is Call.OTHER else call,
+        judge="judge" in server or "judge" in match["url"],
+        status=None if wrapped else int(match["status"]),
+        innermost=innermost,
+    )
+
+
+def _traceback_end(log: tuple[str, ...], start: int) -> int:
+    for number in range(start + 1, min(len(log), start + _TRACEBACK_BLOCK_LINES)):
+        line = _PREFIX.sub("", log[number])
+        if line and not line[0].isspace() and _EXCEPTION.match(line):
+            return _message_end(log, number + 1)
+        if line and not line[0].isspace() and number > start + 1 and re.match(r"[A-Za-z_][\w.]*(:|$)", line):
+            return _message_end(log, number + 1)
+    return min(len(log), start + _TRACEBACK_BLOCK_LINES)
+
+
+def _message_end(log: tuple[str, ...], number: int) -> int:
+    """An exception's message may go on for a few indented lines (omegaconf, pydantic)."""
+    while number < len(log) and log[number][:1] in {" ", "\t"} and log[number].strip():
+        number += 1
+    return number
+
+
+def _log_failure(text: str, number: int) -> Failure:
+    retry = _RETRY.search(text)
+    # An exception's own words are at a traceback's end; what stands before it is only where it was.
+    innermost = unwrap(text[:_SEARCHED_CHARS]) if text.startswith("Traceback") else None
+    return Failure(
+        source="log",
+        where=f"log:{number + 1}",
+        said=text[-_SEARCHED_CHARS:],
+        order=number,
+        call=Call.PROVIDER if retry else None,
+        judge=bool(retry and "judge" in retry["url"]),
+        status=int(retry["status"]) if retry and retry["status"] else None,
+        innermost=innermost,
+    )

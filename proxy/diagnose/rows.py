@@ -1,0 +1,244 @@
+"""Looks at dataset rows as they are, before anything ran: what is wrong with a line, with its parameters, with its tools.
+
+It names only what no consumer accepts. What some grammar backend of some version refuses is the business of the
+tool-schema check, and a healthy row must stay free of errors here.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from gymtap.proxy.core.literals import NotALiteral, value
+
+_TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
+_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_SCHEMA_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
+_SCHEMA_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
+_SCHEMA_VALUES = ("items", "not", "if", "then", "else", "additionalProperties", "contains", "propertyNames")
+MAX_SCHEMA_NODES = 5_000
+
+
+@dataclass(frozen=True)
+class Flaw:
+    """What is wrong, where (RFC 6901 pointer into the row, None for the whole line), and by which check."""
+
+    check: str
+    pointer: str | None
+    message: str
+
+
+def line_flaws(line: str) -> Iterator[Flaw]:
+    """What is wrong with one JSONL line as text."""
+    if not line.strip():
+        return
+    if line.startswith("\ufeff"):
+        yield Flaw("line", None, "starts with a byte order mark")
+    try:
+        json.loads(line.lstrip("\ufeff"), parse_constant=_refuse)
+    except _NotFiniteError as error:
+        yield Flaw("not_finite", None, f"holds {error}, which JSON does not have")
+    except json.JSONDecodeError as error:
+        yield Flaw("line", None, _why_not_json(line, error))
+    except RecursionError:
+        yield Flaw("line", None, "is nested too deep")
+    else:
+        if _SURROGATE.search(line.replace("\\\\", "")):
+            yield Flaw("surrogate", None, "holds half of a surrogate pair, which is no character")
+
+
+class _NotFiniteError(ValueError):
+    pass
+
+
+def _refuse(constant: str) -> None:
+    raise _NotFiniteError(constant)
+
+
+def _why_not_json(line: str, error: json.JSONDecodeError) -> str:
+    if error.msg.startswith("Extra data") and line[error.pos :].lstrip().startswith(("{", "[")):
+        return f"holds a second record from character {error.pos + 1} on"
+    try:
+        cut = not value(line).closed
+    except NotALiteral:
+        cut = False
+    return "stops before its end" if cut else f"is not JSON ({error.msg} at character {error.pos + 1})"
+
+
+def row_flaws(row: Any) -> Iterator[Flaw]:
+    """What is wrong with one row as a value."""
+    if not isinstance(row, dict):
+        yield Flaw("row", "", f"is {_name(row)}, not an object")
+        return
+    if "responses_create_params" not in row:
+        hint = "; it has chat-style `messages`" if "messages" in row else ""
+        yield Flaw("params", "", f"has no responses_create_params{hint}")
+        return
+    params = row["responses_create_params"]
+    if not isinstance(params, dict):
+        yield Flaw("params", "/responses_create_params", f"is {_name(params)}, not an object")
+        return
+    yield from _param_flaws(params)
+    yield from _tool_flaws(params.get("tools"), "/responses_create_params/tools")
+
+
+def _name(found: Any) -> str:
+    if found is None:
+        return "null"
+    return {dict: "an object", list: "a list", str: "a string", bool: "a boolean"}.get(type(found), "a number")
+
+
+def _param_flaws(params: dict[str, Any]) -> Iterator[Flaw]:
+    at = "/responses_create_params"
+    given = params.get("input")
+    if "input" not in params and "messages" in params:
+        yield Flaw("params", at, "has chat-style `messages` instead of `input`")
+    elif "input" not in params:
+        yield Flaw("params", at, "has no input")
+    elif not isinstance(given, str | list):
+        yield Flaw("params", f"{at}/input", f"is {_name(given)}, neither a string nor a list")
+    elif isinstance(given, list):
+        yield from _input_flaws(given, f"{at}/input")
+    for name in ("temperature", "top_p", "max_output_tokens"):
+        if isinstance(params.get(name), str | list | dict):
+            yield Flaw("params", f"{at}/{name}", f"is {_name(params[name])}, not a number")
+
+
+def _input_flaws(items: list[Any], at: str) -> Iterator[Flaw]:
+    called: set[str] = set()
+    for number, item in enumerate(items):
+        if not isinstance(item, dict):
+            yield Flaw("input", f"{at}/{number}", f"is {_name(item)}, not an object")
+            continue
+        kind = item.get("type")
+        if kind == "function_call":
+            called.add(str(item.get("call_id")))
+        if kind == "function_call_output" and str(item.get("call_id")) not in called:
+            yield Flaw("input", f"{at}/{number}/call_id", "answers a call that is not there before it")
+        if item.get("role") == "tool" or "tool_calls" in item:
+            yield Flaw("input", f"{at}/{number}", "is a chat-style tool message; Responses has function_call items")
+        if kind in {None, "message"} and "role" not in item:
+            yield Flaw("input", f"{at}/{number}", "has neither a role nor a type")
+
+
+def _tool_flaws(tools: Any, at: str) -> Iterator[Flaw]:
+    if tools is None:
+        return
+    if not isinstance(tools, list):
+        yield Flaw("tools", at, f"is {_name(tools)}, not a list")
+        return
+    for number, tool in enumerate(tools):
+        yield from _one_tool_flaws(tool, f"{at}/{number}")
+    names = Counter(tool.get("name") for tool in tools if isinstance(tool, dict) and isinstance(tool.get("name"), str))
+    for name, count in names.items():
+        if count > 1:
+            yield Flaw("duplicate_tool", at, f"has {count} tools named {name}")
+
+
+def _one_tool_flaws(tool: Any, at: str) -> Iterator[Flaw]:
+    if not isinstance(tool, dict):
+        yield Flaw("tools", at, f"is {_name(tool)}, not an object")
+    elif isinstance(tool.get("function"), dict):
+        yield Flaw("chat_tool", f"{at}/function", "is the nested Chat Completions form; Responses has name and parameters beside type")
+    elif tool.get("type", "function") == "function":
+        if not isinstance(tool.get("name"), str) or not tool["name"]:
+            yield Flaw("tools", f"{at}/name", "is missing or not a string")
+        elif not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", tool["name"]):
+            yield Flaw("tools", f"{at}/name", f"{tool['name'][:60]!r} has characters that tool names may not have")
+        yield from schema_flaws(tool.get("parameters"), f"{at}/parameters")
+
+
+def schema_flaws(schema: Any, at: str) -> Iterator[Flaw]:
+    """What is no JSON Schema in `schema`: only what the metaschema of every draft since 6 rejects, and dangling references."""
+    if schema is None:
+        return
+    if not isinstance(schema, dict):
+        yield Flaw("schema", at, f"is {_name(schema)}, not an object")
+        return
+    queue: list[tuple[Any, str]] = [(schema, at)]
+    seen = 0
+    while queue and seen < MAX_SCHEMA_NODES:
+        node, place = queue.pop(0)
+        seen += 1
+        if isinstance(node, dict):
+            yield from _node_flaws(node, place, schema)
+            queue.extend(_children(node, place))
+        elif not isinstance(node, bool):
+            yield Flaw("schema", place, f"is {_name(node)}, not a schema")
+
+
+def _children(node: dict[str, Any], at: str) -> Iterator[tuple[Any, str]]:
+    for key in _SCHEMA_MAPS:
+        if isinstance(node.get(key), dict):
+            yield from ((child, f"{at}/{key}/{_escaped(name)}") for name, child in node[key].items())
+    for key in _SCHEMA_LISTS:
+        if isinstance(node.get(key), list):
+            yield from ((child, f"{at}/{key}/{number}") for number, child in enumerate(node[key]))
+    for key in _SCHEMA_VALUES:
+        if key in node and not (key == "items" and isinstance(node[key], list)):
+            yield node[key], f"{at}/{key}"
+
+
+def _escaped(name: str) -> str:
+    return name.replace("~", "~0").replace("/", "~1")
+
+
+def _node_flaws(node: dict[str, Any], at: str, root: dict[str, Any]) -> Iterator[Flaw]:
+    yield from _type_flaws(node, at)
+    required = node.get("required")
+    if "required" in node and not (isinstance(required, list) and all(isinstance(name, str) for name in required)):
+        yield Flaw("schema", f"{at}/required", f"is {_name(required)}, not a list of names")
+    for key in _SCHEMA_MAPS:
+        if key in node and not isinstance(node[key], dict):
+            yield Flaw("schema", f"{at}/{key}", f"is {_name(node[key])}, not an object")
+    for key in (*_SCHEMA_LISTS, "enum"):
+        if key in node and not (isinstance(node[key], list) and node[key]):
+            yield Flaw("schema", f"{at}/{key}", f"is {_name(node[key])}, not a list with members")
+    yield from _value_flaws(node, at)
+    reference = node.get("$ref")
+    if isinstance(reference, str) and reference.startswith("#") and not _resolves(reference, root):
+        yield Flaw("schema", f"{at}/$ref", f"{reference[:80]} leads nowhere")
+
+
+def _type_flaws(node: dict[str, Any], at: str) -> Iterator[Flaw]:
+    if "type" not in node:
+        return
+    names = node["type"] if isinstance(node["type"], list) else [node["type"]]
+    for name in names or [None]:
+        if not isinstance(name, str) or name not in _TYPES:
+            yield Flaw("schema", f"{at}/type", f"{str(name)[:40]!r} is no JSON Schema type")
+
+
+def _value_flaws(node: dict[str, Any], at: str) -> Iterator[Flaw]:
+    for low, high in (("minimum", "maximum"), ("minLength", "maxLength"), ("minItems", "maxItems")):
+        pair = (node.get(low), node.get(high))
+        if all(isinstance(limit, int | float) for limit in pair) and pair[0] > pair[1]:  # type: ignore[operator]  # both are numbers
+            yield Flaw("schema", f"{at}/{low}", f"is above {high}, so nothing fits")
+    for key in ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties"):
+        limit = node.get(key)
+        if key in node and (isinstance(limit, bool) or not isinstance(limit, int | float) or limit < 0):
+            yield Flaw("schema", f"{at}/{key}", "is not a count")
+    pattern = node.get("pattern")
+    if isinstance(pattern, str):
+        try:
+            re.compile(pattern)
+        except re.error as error:
+            if "\\p" not in pattern:  # a Unicode class, which ECMA 262 has and Python lacks
+                yield Flaw("schema", f"{at}/pattern", f"is no regular expression ({error})")
+
+
+def _resolves(reference: str, root: dict[str, Any]) -> bool:
+    node: Any = root
+    if not reference.startswith("#/"):
+        return True
+    for part in reference[2:].split("/"):
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, dict) and name in node:
+            node = node[name]
+        elif isinstance(node, list) and name.isdigit() and int(name) < len(node):
+            node = node[int(name)]
+        else:
+            return False
+    return True

@@ -1,0 +1,208 @@
+"""A rule: what it needs to see, and what it then says. Rules are data; `said` and `every` make most of what they see.
+
+What wins: a fatal failure before one that the caller swallowed, then the stronger rule, then the recorded
+exchange before text, then the earlier in time. Shutdown noise is the weakest strength, so it speaks only where
+nothing else does.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from functools import cached_property
+
+from gymtap.proxy.diagnose.evidence import Material, Seen
+from gymtap.proxy.diagnose.failures import (
+    CallTree,
+    Failure,
+    failing_exchanges,
+    failing_log_blocks,
+    failing_results,
+)
+from gymtap.schemas import Call, Layer, Severity, TransportErrorKind
+
+
+class Strength(IntEnum):
+    """How surely a rule knows. NOISE: a consequence more often than a cause. PROVEN: the exchanges show it."""
+
+    NOISE = 0
+    FALLBACK = 1
+    STATUS = 2
+    NAMED = 3
+    PROVEN = 4
+
+
+@dataclass(frozen=True)
+class Sight:
+    """What a rule saw: where, in words, and in which failure or exchange. `what` fills the cause's `{what}`.
+
+    `shown` is the body to show where it is not the exchange's own (an error's echo in the next request).
+    """
+
+    source: str
+    where: str
+    text: str
+    order: float = 0.0
+    what: str = ""
+    pointer: str | None = None
+    exchange: Seen | None = None
+    failure: Failure | None = None
+    shown: str | None = None
+
+    @property
+    def swallowed(self) -> bool:
+        """Whether the caller went on as if nothing had happened."""
+        return self.failure is not None and self.failure.swallowed
+
+    @property
+    def recovered(self) -> bool:
+        """Whether the same call succeeded later."""
+        return self.failure is not None and self.failure.recovered
+
+
+@dataclass(frozen=True)
+class View:
+    """The material with what every rule asks for: the call tree and the failures in it, found once."""
+
+    material: Material
+
+    @cached_property
+    def tree(self) -> CallTree:
+        """The exchanges as a tree."""
+        return CallTree(self.material.exchanges)
+
+    @cached_property
+    def failures(self) -> tuple[Failure, ...]:
+        """Innermost failing exchanges, then what results and rows say, then the log."""
+        return (*self.exchange_failures, *self.told_failures)
+
+    @cached_property
+    def exchange_failures(self) -> tuple[Failure, ...]:
+        """The innermost failing exchanges."""
+        return tuple(failing_exchanges(self.tree))
+
+    @cached_property
+    def told_failures(self) -> tuple[Failure, ...]:
+        """What sidecar rows and logs tell."""
+        return (*failing_results(self.material), *failing_log_blocks(self.material.log))
+
+    @cached_property
+    def run_failed(self) -> bool:
+        """Whether the row's outermost exchange failed; without exchanges, whether anything says that a row did."""
+        roots = [e for e in self.material.exchanges if e.call is Call.RUN]
+        if roots:
+            return any(e.failed for e in roots)
+        return any(failure.source in {"result", "row"} for failure in self.told_failures)
+
+
+type Sees = Callable[[View], Iterable[Sight]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One piece of knowledge.
+
+    `needs` says in words what it needs to see; `cause` and `next_action` are whole sentences, `{what}` is filled from
+    the sight. `source` says where the knowledge comes from. `runner_up` is the layer that is honestly right as well.
+    `failure_kind` is Gym's word (`nemo_gym.failure_kinds`, 0.7) where one fits.
+    """
+
+    id: str
+    layer: Layer
+    needs: str
+    sees: Sees
+    cause: str
+    next_action: str
+    source: str
+    strength: Strength = Strength.NAMED
+    severity: Severity = Severity.ERROR
+    runner_up: Layer | None = None
+    failure_kind: str | None = None
+
+
+PROVIDER = frozenset({Call.PROVIDER})
+GENERATION = frozenset({Call.PROVIDER, Call.MODEL, Call.JUDGE, Call.RESPONSES})
+RESOURCES = frozenset({Call.VERIFY, Call.SEED_SESSION, Call.TOOL, Call.CLOSE_SESSION})
+GYM = frozenset({Call.RUN, Call.VERIFY, Call.SEED_SESSION, Call.RESPONSES, Call.MODEL, Call.AGENT_SESSION})
+
+
+def said(
+    pattern: str | None = None,
+    *,
+    unless: str | None = None,
+    calls: frozenset[Call] | None = None,
+    statuses: Iterable[int] | None = None,
+    errors: Iterable[TransportErrorKind] | None = None,
+    judge: bool | None = None,
+    sources: Iterable[str] | None = None,
+    timeout: bool | None = None,
+) -> Sees:
+    """Sees failures whose words match `pattern` (any case), narrowed by the rest; None leaves a condition open.
+
+    A failure whose call or status is not known passes `calls` and `statuses` if it has words to match.
+    """
+    words = re.compile(pattern, re.I) if pattern else None
+    not_words = re.compile(unless, re.I) if unless else None
+    wanted = frozenset(statuses) if statuses is not None else None
+    kinds = frozenset(errors) if errors is not None else None
+    origins = frozenset(sources) if sources is not None else None
+
+    def fits(failure: Failure) -> bool:
+        return (
+            (origins is None or failure.source in origins)
+            and _open(failure.call, calls, words)
+            and _open(failure.status, wanted, words)
+            and (kinds is None or failure.error in kinds)
+            and (judge is None or failure.judge is judge)
+            and (timeout is None or failure.timeout is timeout)
+        )
+
+    def sees(view: View) -> Iterator[Sight]:
+        for failure in view.failures:
+            if not fits(failure) or (not_words and not_words.search(failure.said)):
+                continue
+            match = words.search(failure.said) if words else None
+            if words is None or match is not None:
+                yield sight_of(failure, _matched(match, failure))
+
+    return sees
+
+
+def _open[T](found: T | None, wanted: frozenset[T] | None, words: re.Pattern[str] | None) -> bool:
+    return wanted is None or found in wanted or (found is None and words is not None)
+
+
+def _matched(match: re.Match[str] | None, failure: Failure) -> str:
+    if match is None:
+        return failure.said.partition("\n")[0][:200]
+    named = match.groupdict().get("what")
+    return (named or match[0]).strip()[:200]
+
+
+def sight_of(failure: Failure, what: str = "") -> Sight:
+    """A failure as a sight."""
+    return Sight(
+        source=failure.source,
+        where=failure.where,
+        text=failure.said.partition("\n")[0][:500],
+        order=failure.order,
+        what=what,
+        exchange=failure.exchange,
+        failure=failure,
+    )
+
+
+def exchange_sight(view: View, exchange: Seen, text: str, what: str = "", pointer: str | None = None) -> Sight:
+    """An exchange that did not fail, as a sight."""
+    order = exchange.started_ms if exchange.started_ms is not None else view.tree.order(exchange)
+    return Sight("exchange", exchange.id, text[:500], order, what, pointer, exchange)
+
+
+def both(*several: Sees) -> Sees:
+    """Sees what any of them sees."""
+
+    def sees(view: View) -> Iterator[Sight]:
+        for each in several:
+            yield from each(view)
+
+    return sees

@@ -1,0 +1,298 @@
+"""Configuration: what the run was told is wrong (keys, names, addresses, flags, overrides, limits)."""
+
+import re
+from collections.abc import Iterator
+
+from gymtap.proxy.diagnose.rule import GENERATION, Rule, Sight, Strength, View, both, exchange_sight, said
+from gymtap.schemas import Call, Layer
+
+_KEY_WORDS = (
+    r"invalid[_ ]api[_ ]key|incorrect api key|api[_ ]key (?:is )?(?:invalid|missing|not valid|required)|invalid x-api-key|"
+    r"no api[_ ]key|missing api[_ ]key|api_key client option must be set|invalid (?:access |bearer |auth\w* )?token|"
+    r"authentication[_ ]?error|authentication (?:failed|required)|no auth credentials|invalid subscription key|"
+    r"missing (?:bearer|authorization)|unauthori[sz]ed|invalid credentials|could not validate credentials|token (?:has )?expired"
+)
+_MODEL_WORDS = (
+    r"the model `?(?P<what>[^`\n]{1,120}?)`? does not exist|model_not_found|model[ _]not[ _]found|unknown model|"
+    r"invalid model(?: name)?\b|deploymentnotfound|(?:api )?deployment for this resource does not exist|no such model|"
+    r"model ['\"`]?[\w./:-]+['\"`]? (?:is )?not (?:found|available|supported|served|loaded)|not a valid model|"
+    r"no healthy deployments? for|there are no healthy deployments for this model|function ['\"`]?[\w-]+['\"`]?: not found for account"
+)
+_PARAMETER_WORDS = (
+    r"unsupported (?:parameter|value)|unrecognized request argument|unknown parameter|unexpected keyword argument|"
+    r"extra (?:inputs|fields) (?:are )?not permitted|unsupported_parameter|does not support (?:the )?(?:parameter|parameters)|"
+    r"(?:temperature|top_p|top_k|n|logprobs|max_tokens|max_completion_tokens|max_output_tokens|presence_penalty|seed|"
+    r"stop|best_of|frequency_penalty) must be|use 'max_completion_tokens' instead|out of range.{0,40}(?:temperature|top_p)|"
+    r"requested sample logprobs of \d+|too many logprobs|does not support parameters"
+)
+
+
+def _wrong_base_url(view: View) -> Iterator[Sight]:
+    """A provider that has no such route: the path doubles or lacks /v1, or the body is a router's own 404 or 405."""
+    for failure in view.exchange_failures:
+        exchange = failure.exchange
+        if (
+            exchange is None
+            or exchange.call not in {Call.PROVIDER, Call.JUDGE}
+            or failure.status not in {404, 405, 301, 308}
+        ):
+            continue
+        if re.search(_MODEL_WORDS, failure.said, re.I):
+            continue
+        doubled, missing = "/v1/v1" in exchange.path, "/v1/" not in exchange.path
+        if doubled or missing or not failure.said.strip() or _is_router_404(failure.said):
+            reason = "doubles /v1" if doubled else "lacks /v1" if missing else "is not served there"
+            yield exchange_sight(view, exchange, f"{failure.status} {failure.said[:200]}", f"{exchange.path} {reason}")
+
+
+def _is_router_404(said: str) -> bool:
+    return bool(
+        re.search(r"^(?:not found|method not allowed|404\b|405\b|page not found)|invalid url|cannot post", said, re.I)
+    )
+
+
+def _run_limit(view: View) -> Iterator[Sight]:
+    """Several /run calls, or one, ended by the caller after the same short round time: its own limit."""
+    ended = [e for e in view.material.of(Call.RUN) if e.timeout and e.duration_ms]
+    if not ended:
+        return
+    durations = [e.duration_ms or 0.0 for e in ended]
+    shortest, longest = min(durations), max(durations)
+    same = longest - shortest <= max(0.02 * longest, 50)
+    if same and (len(ended) > 1 or _round_seconds(shortest)):
+        yield exchange_sight(
+            view, ended[0], f"{len(ended)} /run calls ended after {shortest:.0f} ms", f"{shortest / 1000:g} s"
+        )
+
+
+def _round_seconds(duration_ms: float) -> bool:
+    return duration_ms >= 1_000 and (duration_ms % 5_000 < 100 or duration_ms % 5_000 > 4_900)
+
+
+def _model_never_called(view: View) -> Iterator[Sight]:
+    """A row that ended well although nothing asked a model."""
+    runs = [e for e in view.material.of(Call.RUN) if e.status is not None and e.status < 400]
+    asked = view.material.of(Call.MODEL, Call.PROVIDER, Call.RESPONSES, judge=None)
+    if not runs or asked:
+        return
+    for run in runs[:1]:
+        body = run.response_json
+        response = body.get("response") if isinstance(body, dict) else None
+        if isinstance(body, dict) and not (isinstance(response, dict) and response.get("output")):
+            yield exchange_sight(view, run, "/run answered 200 with an empty output, and no model call was made")
+
+
+def _no_content_type(view: View) -> Iterator[Sight]:
+    """FastAPI 422 at the whole body, whose input is the body as a string: it was not sent as JSON."""
+    for failure in view.exchange_failures:
+        exchange = failure.exchange
+        if exchange is None or failure.status != 422:
+            continue
+        detail = exchange.response_json.get("detail") if isinstance(exchange.response_json, dict) else None
+        whole = isinstance(detail, list) and any(
+            isinstance(d, dict) and d.get("loc") == ["body"] and isinstance(d.get("input"), str) for d in detail
+        )
+        sent_as = exchange.request_headers.get("content-type", "")
+        if whole and "json" not in sent_as:
+            yield exchange_sight(view, exchange, f"content-type: {sent_as or 'none'}", sent_as or "no content type")
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="config.api_key",
+        layer=Layer.CONFIG,
+        needs="A 401 or 403 from a model provider, or its words about a key",
+        sees=both(
+            said(statuses=(401,), calls=GENERATION, sources=("exchange",)),
+            said(_KEY_WORDS),
+        ),
+        cause="The provider rejected the API key.",
+        next_action="Set the key this provider expects (policy_api_key, or the judge's), restart the model server, which "
+        "keeps answering with the old error, and run one row.",
+        source="OpenAI, Azure, Anthropic and NIM error codes; Gym 0.7.0 stops retrying on 401",
+    ),
+    Rule(
+        id="config.permission",
+        layer=Layer.CONFIG,
+        needs="A 403 from a model provider",
+        sees=said(statuses=(403,), calls=GENERATION, sources=("exchange",)),
+        cause="The provider refuses this account or key the model, region or route: {what}.",
+        next_action="Check what the key may use at this provider (model access, region, organisation), then run one row.",
+        source="OpenAI and NIM error codes",
+        strength=Strength.STATUS,
+        runner_up=Layer.INFRA,
+    ),
+    Rule(
+        id="config.model_name",
+        layer=Layer.CONFIG,
+        needs="A provider's words that it does not serve the model asked for",
+        sees=said(_MODEL_WORDS, calls=GENERATION, statuses=(400, 403, 404, 422, 429, 500, 503)),
+        cause="The model name in the configuration is not one that the provider serves.",
+        next_action="Compare policy_model_name (or the judge's) with the ids of GET /v1/models and set one of them.",
+        source="vLLM 0.32 NotFoundError, OpenAI model_not_found, Azure DeploymentNotFound, LiteLLM router",
+    ),
+    Rule(
+        id="config.base_url",
+        layer=Layer.CONFIG,
+        needs="404 or 405 from the provider's router rather than from its model",
+        sees=_wrong_base_url,
+        cause="The base URL does not lead to the provider's API: {what}.",
+        next_action="Set the base URL to the one under which GET <base_url>/models answers; most end in /v1.",
+        source="FastAPI and gateway routers; Gym appends /chat/completions or /responses to the base URL",
+    ),
+    Rule(
+        id="config.tool_parser_flags",
+        layer=Layer.CONFIG,
+        needs="vLLM's words that tool choice needs its flags",
+        sees=said(
+            r"requires --(?:enable-auto-tool-choice|tool-call-parser)|--enable-auto-tool-choice|tool_choice=.{0,30}requires"
+        ),
+        cause="vLLM was started without the flags that tool calls need.",
+        next_action="Restart vLLM with --enable-auto-tool-choice and the --tool-call-parser of this model.",
+        source="vLLM 0.32 request validation",
+        runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="config.parameter",
+        layer=Layer.CONFIG,
+        needs="A provider's words that it does not take a sampling parameter or its value",
+        sees=said(
+            _PARAMETER_WORDS, calls=GENERATION, statuses=(400, 422), unless=r"context length|tools?\.\d|json[_ ]schema"
+        ),
+        cause="The request carries a parameter that this provider does not take: {what}.",
+        next_action="Remove or rename the parameter in the row or in the model server's configuration and run one row.",
+        source="OpenAI, LiteLLM and vLLM parameter validation",
+        runner_up=Layer.DATA_SCHEMA,
+    ),
+    Rule(
+        id="config.interpolation",
+        layer=Layer.CONFIG,
+        needs="OmegaConf's or Hydra's words about a key, an override or a mandatory value",
+        sees=said(
+            r"InterpolationKeyError|Interpolation key '(?P<what>[^']+)'|InterpolationResolutionError|MissingMandatoryValue|"
+            r"Missing mandatory value|ConfigAttributeError|ConfigKeyError|Key '[^']+' (?:is )?not in struct|"
+            r"Could not override '|MissingConfigException|Cannot find primary config|OverrideParseException|"
+            r"ConfigCompositionException|LexerNoViableAltException|mismatched input .* expecting|UnsupportedInterpolationType|"
+            r"Environment variable '[^']+' not found|unresolved \$\{"
+        ),
+        cause="The configuration does not resolve: {what}.",
+        next_action="Define the missing key in env.yaml or on the command line, and check with `gym env run --dry-run` or a dump.",
+        source="OmegaConf 2.3, Hydra 1.3",
+        strength=Strength.PROVEN,
+    ),
+    Rule(
+        id="config.yaml",
+        layer=Layer.CONFIG,
+        needs="A YAML parser's words, or a configuration file that is not there",
+        sees=said(
+            r"yaml\.(?:scanner|parser|constructor|composer)\.\w+|ScannerError|ParserError: while parsing a|found character '\\\\t'|"
+            r"(?:No such file or directory|FileNotFoundError)[^\n]*\.ya?ml|config(?:uration)? (?:file|path) [^\n]{0,120}(?:does not exist|not found)"
+        ),
+        cause="A configuration file is missing or is not YAML: {what}.",
+        next_action="Correct the path in config_paths or the line that the parser names.",
+        source="PyYAML; Gym's config_paths",
+        strength=Strength.PROVEN,
+    ),
+    Rule(
+        id="config.value",
+        layer=Layer.CONFIG,
+        needs="A configuration model that rejects a value, before any row ran",
+        sees=said(
+            r"validation errors? for \w*(?:Config|Settings|Args|DatasetConfig|ServerConfig)\b|"
+            r"(?:license|domain|type)\b[^\n]{0,80}Input should be|Invalid (?:config|configuration)\b|"
+            r"ConfigError|ValidationError: \d+ validation errors? for \w*Config|unrecognized arguments|No such option|"
+            r"NoSuchOption|invalid choice:|unknown engine argument|error: argument --",
+            sources=("log",),
+        ),
+        cause="The configuration holds a value that Gym does not accept: {what}.",
+        next_action="Correct the value that the message names; `gym env validate` or a dry run shows it in seconds.",
+        source="pydantic and argparse messages of Gym 0.7.0 and vLLM",
+    ),
+    Rule(
+        id="config.server_name",
+        layer=Layer.CONFIG,
+        needs="Words that a server, agent or reference is not in the configuration",
+        sees=said(
+            r"(?:agent|server|agent_name|resources server|model server|environment)[^\n]{0,60}['\"`](?P<what>[\w.-]+)['\"`][^\n]{0,60}"
+            r"(?:not found|is not (?:in|defined|registered|configured)|does not exist|unknown)|"
+            r"(?:could not find|cannot find|no|unknown) (?:agent|server|config(?:uration)? for)[^\n]{0,80}|"
+            r"could not find [^\n]{0,80} in the (?:global )?config|no agent (?:server )?named|agent_ref[^\n]{0,60}(?:not|unknown|missing)|"
+            r"almost-servers? detected|KeyError: '[\w-]*(?:agent|_model|server)[\w-]*'",
+            unless=r"head server|connect",
+        ),
+        cause="A name refers to a server that the configuration does not define: {what}.",
+        next_action="Make the row's agent_ref.name, or the config's reference, one of the top-level names that Gym started.",
+        source="Gym 0.7.0 server references",
+    ),
+    Rule(
+        id="config.credentials_missing",
+        layer=Layer.CONFIG,
+        needs="Words that an environment variable, a login or a licence for a download is missing",
+        sees=said(
+            r"KeyError: '(?P<what>[A-Z][A-Z0-9_]{3,})'|environment variable [`'\"]?\w+[`'\"]? (?:is )?(?:not set|missing|must be set)|"
+            r"(?:HF_TOKEN|HUGGING\w+|WANDB_API_KEY|OPENAI_API_KEY|NGC_API_KEY)[^\n]{0,60}(?:not set|missing|required|must)|"
+            r"GatedRepoError|Cannot access gated repo|you must be authenticated|api_key not configured|No API key configured"
+        ),
+        cause="A variable or a login that the run needs is not set: {what}.",
+        next_action="Export it where the servers start, on every node, and start again.",
+        source="Python, Hugging Face Hub and W&B messages",
+    ),
+    Rule(
+        id="config.run_limit",
+        layer=Layer.CONFIG,
+        needs="/run calls that the caller ended after one and the same round time",
+        sees=_run_limit,
+        cause="The client's own time limit of {what} ends /run before the rollout can finish.",
+        next_action="Give /run a limit of its own that is longer than the longest rollout; do not reuse verify's or a request's.",
+        source="aiohttp ClientTimeout; Gym itself sets none",
+        strength=Strength.PROVEN,
+        runner_up=Layer.THROUGHPUT_RESOURCES,
+        failure_kind="agent_timeout",
+    ),
+    Rule(
+        id="config.model_never_called",
+        layer=Layer.CONFIG,
+        needs="/run 200 with an empty output, and no model call under it",
+        sees=_model_never_called,
+        cause="The agent never called a model, so the reward says nothing about one.",
+        next_action="Read the agent's start-up log and its model_server reference, and do not count this row.",
+        source="Rows of harness agents that exit early and are scored 0",
+        strength=Strength.PROVEN,
+        runner_up=Layer.VERIFIER_RUNTIME,
+    ),
+    Rule(
+        id="config.content_type",
+        layer=Layer.CONFIG,
+        needs="422 at the whole body, whose input is a string, without a JSON content type",
+        sees=_no_content_type,
+        cause="The request was sent with {what} instead of application/json, so FastAPI read its body as a string.",
+        next_action="Send it with Content-Type: application/json (server_client.post(json=...) does).",
+        source="FastAPI: a body is parsed as JSON only with a JSON content type",
+        strength=Strength.PROVEN,
+    ),
+    Rule(
+        id="config.version_skew",
+        layer=Layer.CONFIG,
+        needs="Words about versions that do not fit each other",
+        sees=said(
+            r"version (?:skew|mismatch)|Version mismatch: The cluster was started with|requires a different Python|"
+            r"incompatible version|No solution found when resolving dependencies|ResolutionImpossible|"
+            r"requires[- ]python|python_requires"
+        ),
+        cause="Versions do not fit each other: {what}.",
+        next_action="Use the versions the configuration asks for on every node and rebuild the servers' environments.",
+        source="Ray, uv and pip messages; Gym 0.7.0 allow_openai_version_skew",
+        runner_up=Layer.INFRA,
+    ),
+    Rule(
+        id="config.provider_404",
+        layer=Layer.CONFIG,
+        needs="404 from a provider, whatever it says",
+        sees=said(calls=GENERATION, statuses=(404,), sources=("exchange", "log")),
+        cause="The provider knows neither the route nor the model: {what}.",
+        next_action="Compare base URL and model name with what GET <base_url>/models answers.",
+        source="HTTP",
+        strength=Strength.FALLBACK,
+        runner_up=Layer.MODEL_SERVING,
+    ),
+)

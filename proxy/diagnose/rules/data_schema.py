@@ -1,0 +1,286 @@
+"""Data and schema: the row, or what it carries, does not fit what reads it."""
+
+import re
+from collections.abc import Iterator
+
+from gymtap.proxy.diagnose.evidence import SeenFile
+from gymtap.proxy.diagnose.rows import Flaw, line_flaws, row_flaws
+from gymtap.proxy.diagnose.rule import GENERATION, RESOURCES, Rule, Sees, Sight, Strength, View, both, exchange_sight, said
+from gymtap.schemas import Call, Layer
+
+_GRAMMAR = (
+    r"grammar error|invalid grammar|invalid structural tag|not supported by xgrammar|unsupported json schema|json schema[^\n]{0,60}"
+    r"(?:unsupported|not supported|invalid|is invalid)|invalid json schema|invalid_function_parameters|invalid schema for (?:function|response_format)|"
+    r"failed to (?:compile|convert)[^\n]{0,40}(?:grammar|schema|json)|schema is not valid|could not (?:compile|translate)[^\n]{0,40}(?:schema|grammar|regex)|"
+    r"unimplemented keys|unknown format|invalid tool (?:definition|schema)|tools?\.\d+\.(?:function|custom|input_schema|parameters|name)|"
+    r"input_schema|lookaround|unsatisfiable schema|xgrammar[^\n]{0,60}(?:error|unsupported)|outlines_core|regex parse error|"
+    r"tools\[\d+\]|tool names must be unique|function\.(?:name|parameters)|is not of type ['\"]object['\"]"
+)
+_OVERFLOW = (
+    r"maximum context length|context[_ ]length[_ ]exceeded|context window|prompt is too long|input is too long|"
+    r"max_tokens must be at least 1|max_model_len|longer than the maximum|exceeds? the (?:model'?s? )?(?:maximum|max|context)[^\n]{0,40}(?:length|tokens|window|len)|"
+    r"reduce the length of|input tokens? exceeds?|too many (?:input )?tokens|decoder prompt[^\n]{0,60}(?:longer|too long)|string_above_max_length|"
+    r"max_(?:completion_|output_)?tokens[^\n]{0,60}(?:too large|negative|less than|at least)"
+)
+_CONTENT = (
+    r"invalid[_ ]image|cannot identify image|could not (?:load|decode|fetch|download) (?:the )?(?:image|video|audio|media)|image_url|"
+    r"incorrect padding|failed to (?:load|fetch|open|decode) (?:image|media|video|audio)|not a multimodal model|"
+    r"content[_ ](?:filter|policy)|content management policy|safety system|responsibleaipolicyviolation|"
+    r"at most \d+ (?:image|video|audio)|unsupported image|mime type"
+)
+_ENCODING = (
+    r"surrogates not allowed|textencodeinput must be|unicode(?:en|de)codeerror|codec can't (?:en|de)code|invalid utf-?8|"
+    r"lone (?:leading |trailing )?surrogate|utf-8[^\n]{0,40}surrogate|type is not json serializable: (?:float|nan)"
+)
+_MESSAGES = (
+    r"invalid (?:message )?role|unexpected message role|unknown role|no tool call found for function call output|"
+    r"tool_call_id[^\n]{0,60}(?:not found|did not|missing)|must be (?:a response to|followed by)[^\n]{0,40}tool|messages\.\d+|"
+    r"messages\[\d+\]|input\[\d+\]|input\.\d+|body\.messages|body\.input|invalid value: '[^']*'\. supported values|"
+    r"unexpected `?tool_use_id|messages must not be empty|last message must|'nonetype' object is not iterable"
+)
+
+
+def _line_sights(*checks: str) -> Sees:
+    def sees(view: View) -> Iterator[Sight]:
+        for source, name, number, line in _dataset_lines(view):
+            for flaw in line_flaws(line):
+                if flaw.check in checks:
+                    yield _flaw_sight(source, f"{name}{number}", flaw, number)
+
+    return sees
+
+
+def _dataset_lines(view: View) -> Iterator[tuple[str, str, int, str]]:
+    for number, line in enumerate(view.material.rows, 1):
+        yield "row", "line ", number, line
+    for file in view.material.files:
+        if file.name.endswith((".jsonl", ".ndjson")) and not _is_output(file):
+            for number, line in enumerate(file.lines, 1):
+                yield "file", f"{file.name}:", number, line
+
+
+def _is_output(file: SeenFile) -> bool:
+    """Whether a run wrote it: its last line may be cut, which is another layer's matter."""
+    return bool(re.search(r"out|rollout|result|materialized|failures", file.name, re.I)) or any(
+        '"reward"' in line or "_ng_rollout_index" in line for line in file.lines[:5]
+    )
+
+
+def _flaw_sight(source: str, where: str, flaw: Flaw, order: float = 0.0) -> Sight:
+    place = f"{flaw.pointer} " if flaw.pointer else ""
+    return Sight(source, where, f"{place}{flaw.message}", order, f"{where} {place}{flaw.message}", flaw.pointer)
+
+
+def _row_sights(*checks: str) -> Sees:
+    def sees(view: View) -> Iterator[Sight]:
+        for number, row in enumerate(view.material.row_values, 1):
+            if "_ng_failure_class" in row and "responses_create_params" not in row:
+                continue
+            for flaw in row_flaws(row):
+                if flaw.check in checks:
+                    yield _flaw_sight("row", f"row {number}", flaw, number)
+
+    return sees
+
+
+def _sent_not_finite(view: View) -> Iterator[Sight]:
+    """A request whose body holds NaN or Infinity, which JSON does not have."""
+    for exchange in view.material.exchanges:
+        if exchange.failed and exchange.request and re.search(r"[:\[,]\s*-?(?:NaN|Infinity)\b", exchange.request):
+            yield exchange_sight(view, exchange, f"NaN or Infinity sent to {exchange.path}", exchange.path)
+
+
+def _sent_lone_surrogate(view: View) -> Iterator[Sight]:
+    for exchange in view.material.exchanges:
+        if exchange.failed and exchange.request:
+            if any(flaw.check == "surrogate" for flaw in line_flaws(exchange.request)):
+                yield exchange_sight(view, exchange, f"half a surrogate pair sent to {exchange.path}", exchange.path)
+
+
+def _broken_json_sent(view: View) -> Iterator[Sight]:
+    """FastAPI's json_invalid: what was sent is not JSON."""
+    for failure in view.exchange_failures:
+        if failure.exchange and failure.status in {400, 422} and re.search(r"json_invalid|JSON decode error|error parsing the body", failure.said):
+            yield exchange_sight(view, failure.exchange, failure.said[:300], failure.exchange.path)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="data.line",
+        layer=Layer.DATA_SCHEMA,
+        needs="A dataset line that is not one JSON object",
+        sees=_line_sights("line"),
+        cause="The dataset's {what}.",
+        next_action="Repair that line, and check the whole file before running (`gymtap check` names every bad line).",
+        source="JSON Lines: one JSON value a line",
+        strength=Strength.PROVEN,
+    ),
+    Rule(
+        id="data.not_finite",
+        layer=Layer.DATA_SCHEMA,
+        needs="NaN or Infinity in a dataset line or a failing request",
+        sees=both(_line_sights("not_finite"), _sent_not_finite),
+        cause="A number in the data is NaN or infinite, which JSON does not have: {what}.",
+        next_action="Replace it by null or a finite number where the data is made.",
+        source="RFC 8259; Starlette cannot encode the error that would report it",
+        strength=Strength.PROVEN,
+    ),
+    Rule(
+        id="data.surrogate",
+        layer=Layer.DATA_SCHEMA,
+        needs="Half of a surrogate pair in a dataset line or a failing request, or an encoder's words",
+        sees=both(_line_sights("surrogate"), _sent_lone_surrogate, said(_ENCODING)),
+        cause="The text holds what cannot be encoded as UTF-8 (half a surrogate pair, most often): {what}.",
+        next_action="Replace lone surrogates where the text is made (errors='replace'), and run the row again.",
+        source="RFC 8259 section 8.2; tokenizers refuse such text",
+        strength=Strength.PROVEN,
+        runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="data.row",
+        layer=Layer.DATA_SCHEMA,
+        needs="A row without usable responses_create_params",
+        sees=_row_sights("row", "params", "input"),
+        cause="The row is not what Gym reads: {what}.",
+        next_action="Write it as responses_create_params with `input` (and flat tools), as the Responses API has them.",
+        source="Gym 0.7.0 row format, OpenAI Responses API",
+        strength=Strength.PROVEN,
+    ),
+    Rule(
+        id="data.chat_tools",
+        layer=Layer.DATA_SCHEMA,
+        needs="A tool with a nested `function` object in a Responses row",
+        sees=_row_sights("chat_tool"),
+        cause="The row's tools have the Chat Completions form: {what}.",
+        next_action="Flatten each tool: name, description, parameters and strict beside type.",
+        source="OpenAI Responses API function tools",
+        strength=Strength.PROVEN,
+    ),
+    Rule(
+        id="data.duplicate_tools",
+        layer=Layer.DATA_SCHEMA,
+        needs="Two tools of one name in a row",
+        sees=_row_sights("duplicate_tool"),
+        cause="The row offers two tools of one name: {what}.",
+        next_action="Keep one of them, or give them names of their own.",
+        source="Calls are routed by name, so the second is never reached; several providers refuse it",
+        strength=Strength.PROVEN,
+    ),
+    Rule(
+        id="data.tool_schema",
+        layer=Layer.DATA_SCHEMA,
+        needs="A tool whose parameters are no JSON Schema",
+        sees=_row_sights("tools", "schema"),
+        cause="A tool of the row is malformed: {what}.",
+        next_action="Correct it at that pointer, then check the dataset before running.",
+        source="JSON Schema drafts 6 to 2020-12",
+        strength=Strength.PROVEN,
+    ),
+    Rule(
+        id="data.grammar",
+        layer=Layer.DATA_SCHEMA,
+        needs="A provider's words about a grammar, a JSON Schema or a tool definition",
+        sees=said(_GRAMMAR, calls=GENERATION, statuses=(400, 422, 500)),
+        cause="The provider cannot turn a tool's schema into a grammar, or refuses the tool: {what}.",
+        next_action="Find the smallest part of the schema that fails (delta-debug it with one-token requests) and rewrite that keyword.",
+        source="vLLM 0.32 with xgrammar, llguidance and outlines; OpenAI invalid_function_parameters",
+        strength=Strength.PROVEN,
+        runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="data.context_overflow",
+        layer=Layer.DATA_SCHEMA,
+        needs="A provider's words that the prompt does not fit, outside a judge",
+        sees=said(_OVERFLOW, calls=GENERATION, statuses=(400, 413, 422), judge=False, unless=r"user-specified max_model_len"),
+        cause="The prompt does not fit the model's context; Gym's vllm_model turns that 400 into an empty answer that is scored.",
+        next_action="Shorten the prompt, serve with a longer context, or set propagate_context_overflow_errors=true; do not count this row.",
+        source="vLLM and OpenAI context errors; Gym 0.7.0 swallows any 400 with `context length` or `max_tokens`",
+        strength=Strength.PROVEN,
+        runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="data.content",
+        layer=Layer.DATA_SCHEMA,
+        needs="A provider's words about an image, another medium or a content filter",
+        sees=said(_CONTENT, calls=GENERATION, statuses=(400, 403, 404, 422, 500, 501)),
+        cause="The provider cannot take or will not take this row's content: {what}.",
+        next_action="Check the row's images (address, encoding, size) or its text against the provider's filter.",
+        source="vLLM 0.32 answers unreachable images with 500 and 422; Azure and OpenAI content filters",
+        strength=Strength.PROVEN,
+        runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="data.messages",
+        layer=Layer.DATA_SCHEMA,
+        needs="A provider's words about a place in the messages or the input",
+        sees=said(_MESSAGES, calls=GENERATION, statuses=(400, 422)),
+        cause="The messages do not have the form that the provider reads: {what}.",
+        next_action="Look at that place in the recorded request and correct the row, or the agent that built the turn.",
+        source="vLLM, OpenAI and Anthropic request validation",
+        runner_up=Layer.VERIFIER_RUNTIME,
+    ),
+    Rule(
+        id="data.verify_422",
+        layer=Layer.DATA_SCHEMA,
+        needs="422 from verify or seed_session",
+        sees=said(calls=RESOURCES - {Call.TOOL}, statuses=(422,), sources=("exchange", "log")),
+        cause="The row does not fit the resources server's request model: {what}.",
+        next_action="Compare the row with that model (the detail names the fields), correct the data, and use a fresh output path.",
+        source="FastAPI 422; Gym sends the whole row to verify",
+        strength=Strength.PROVEN,
+        runner_up=Layer.VERIFIER_RUNTIME,
+    ),
+    Rule(
+        id="data.run_422",
+        layer=Layer.DATA_SCHEMA,
+        needs="422 from /run",
+        sees=said(calls=frozenset({Call.RUN, Call.AGENT_SESSION, Call.RESPONSES, Call.MODEL}), statuses=(422,), sources=("exchange", "log")),
+        cause="The row does not fit what the server reads: {what}.",
+        next_action="Correct the fields that the detail names; Gym reads the Responses form, not Chat Completions'.",
+        source="FastAPI 422 of Gym's agents and models",
+        strength=Strength.PROVEN,
+    ),
+    Rule(
+        id="data.validation_told",
+        layer=Layer.DATA_SCHEMA,
+        needs="A FastAPI detail with body places, in a sidecar or a log",
+        sees=said(
+            r"(?m)^body\.(?P<what>[\w.]+: .{1,120})|\"loc\": ?\[\"body\"|request validation failed|validation errors? for \w*Request\b|"
+            r"RequestValidationError",
+            sources=("result", "row", "log"),
+        ),
+        cause="A request does not fit its receiver's model: {what}.",
+        next_action="Correct the fields that the detail names in the data, and use a fresh output path.",
+        source="FastAPI and pydantic",
+        strength=Strength.STATUS,
+        runner_up=Layer.VERIFIER_RUNTIME,
+    ),
+    Rule(
+        id="data.broken_json",
+        layer=Layer.DATA_SCHEMA,
+        needs="FastAPI's words that the body is not JSON",
+        sees=_broken_json_sent,
+        cause="What was sent to {what} is not JSON.",
+        next_action="Look at the recorded request at the place the detail names, and correct what writes it.",
+        source="FastAPI json_invalid",
+        strength=Strength.PROVEN,
+        runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="data.told",
+        layer=Layer.DATA_SCHEMA,
+        needs="A log's words that a dataset line or field could not be read",
+        sees=said(
+            r"KeyError: '(?:responses_create_params|input|agent_ref|expected_answer|messages|question|prompt|tools)'|"
+            r"(?:line|row) \d+[^\n]{0,80}(?:not valid json|invalid json|decode)|jsondecodeerror[^\n]{0,120}jsonl|"
+            r"\.jsonl[^\n]{0,120}(?:decode|invalid|malformed|parse)|orjson\.JSONDecodeError|missing (?:required )?(?:field|column|key)s?\b|"
+            r"unexpected end of data|dataset[^\n]{0,60}(?:empty|no rows|schema)",
+            sources=("log",),
+            unless=r"tool_parser|yaml|config",
+        ),
+        cause="The data cannot be read: {what}.",
+        next_action="Find the line or field the message names and correct it where the data is made.",
+        source="Python and Gym 0.7.0 preprocessing messages",
+        strength=Strength.STATUS,
+    ),
+)

@@ -1,0 +1,414 @@
+"""Infrastructure: network, ports, gateways, nodes, containers, filesystems, Ray and Slurm."""
+
+import re
+from collections.abc import Iterator
+
+from gymtap.proxy.diagnose.rule import GYM, Rule, Sight, Strength, View, exchange_sight, said
+from gymtap.schemas import Call, Layer, LeafKind, TransportErrorKind
+
+_GATEWAY = frozenset({502, 503, 504, 520, 521, 522, 523, 524, 525, 526, 527, 530})
+_LONG_OPEN_MS = 10 * 60 * 1000
+_GATEWAY_WORDS = (
+    r"bad gateway|gateway time-?out|upstream connect error|no healthy upstream|upstream request timeout|"
+    r"upstream (?:timed out|prematurely closed)|service temporarily unavailable|no server is available to handle|"
+    r"web server is down|origin is unreachable|cloudflare|\bnginx\b|\benvoy\b|haproxy|traefik|awselb|default backend - 404"
+)
+_UNREACHED = (
+    r"connection ?(?:was )?refused|connect call failed|connectionrefused|\[?errno 111\]?|"
+    r"no route to host|network is unreachable|errno 113|errno 101|host is down|"
+    r"name or service not known|temporary failure in name resolution|name resolution|getaddrinfo|nodename nor servname|"
+    r"cannot connect to host|clientconnectorerror|newconnectionerror|failed to establish a new connection|"
+    r"all connection attempts failed|apiconnectionerror|connection error\.|max retries exceeded with url|"
+    r"connectionerror\(|backend[^\n]{0,40}(?:refused|unreachable|is down|unavailable)"
+)
+
+
+def _gateway(view: View) -> Iterator[Sight]:
+    """A gateway's status with a gateway's body: HTML, its own few words, or nothing."""
+    for failure in view.exchange_failures:
+        exchange = failure.exchange
+        if exchange is None or failure.status not in _GATEWAY or failure.innermost is None:
+            continue
+        if failure.judge and failure.call in {Call.JUDGE, Call.MODEL}:
+            continue
+        leaf = failure.innermost.leaf
+        said_by_gateway = leaf.kind in {LeafKind.HTML, LeafKind.EMPTY} or re.search(_GATEWAY_WORDS, failure.said, re.I)
+        if said_by_gateway or failure.status not in {503}:
+            yield exchange_sight(
+                view, exchange, f"{failure.status} {leaf.message}", f"{failure.status} {leaf.message}".strip()
+            )
+
+
+def _never_answered(view: View) -> Iterator[Sight]:
+    """The deepest open exchange of a call that has been open for long."""
+    opened = [e for e in view.material.exchanges if e.is_open]
+    deepest = [e for e in opened if not any(child.is_open for child in view.tree.children[e.id])]
+    for exchange in deepest:
+        age = exchange.open_ms or exchange.duration_ms
+        if age is None or age >= _LONG_OPEN_MS:
+            text = f"{exchange.boundary} {exchange.path} open" + (f" for {age / 1000:.0f} s" if age else "")
+            yield exchange_sight(view, exchange, text, f"{exchange.boundary} {exchange.path}")
+
+
+def _wrong_server(view: View) -> Iterator[Sight]:
+    """An address that does not know the route its Gym server must have, or answers it as another server would."""
+    for exchange in view.material.exchanges:
+        if exchange.call not in {Call.RUN, Call.VERIFY, Call.SEED_SESSION, Call.MODEL, Call.RESPONSES}:
+            continue
+        if exchange.status in {404, 405, 501} and not exchange.unwrapped.wrappers and exchange.callee != "provider":
+            yield exchange_sight(view, exchange, f"{exchange.status} on {exchange.path}", exchange.path)
+        elif exchange.status == 200 and exchange.unwrapped.leaf.kind is LeafKind.HTML:
+            yield exchange_sight(view, exchange, f"HTML on {exchange.path}", exchange.path)
+
+
+def _head_answers_strangely(view: View) -> Iterator[Sight]:
+    for exchange in view.material.of(Call.HEAD):
+        strange = exchange.unwrapped.leaf.kind is LeafKind.HTML or (exchange.status or 0) >= 400
+        if strange or exchange.error or exchange.timeout:
+            yield exchange_sight(
+                view, exchange, f"{exchange.path}: {exchange.status} {exchange.error_text}", exchange.path
+            )
+
+
+def _tool_backend(view: View) -> Iterator[Sight]:
+    """A tool that failed because what it calls could not be reached."""
+    for failure in view.exchange_failures:
+        if failure.call is Call.TOOL and failure.exchange and re.search(_UNREACHED, failure.said, re.I):
+            yield exchange_sight(view, failure.exchange, failure.said[:300], failure.exchange.path)
+
+
+def _judge_down(view: View) -> Iterator[Sight]:
+    """A judge that answers 5xx, or not at all."""
+    for failure in view.exchange_failures:
+        exchange = failure.exchange
+        if exchange is None or not failure.judge or failure.call is Call.VERIFY or failure.recovered:
+            continue
+        if (failure.status or 0) >= 500 or failure.error is not None:
+            yield exchange_sight(
+                view, exchange, f"{failure.status or failure.error} {failure.said[:200]}", str(failure.status or "")
+            )
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="infra.wrong_server",
+        layer=Layer.INFRA,
+        needs="404 or 405 without wrapping, or HTML, on a route that the Gym server at this address must have",
+        sees=_wrong_server,
+        cause="Another server answers at this address: it does not know {what}.",
+        next_action="See who listens on the port (`ss -ltnp`), stop leftovers of earlier runs, and let Gym choose free ports.",
+        source="Gym takes any HTTP answer for readiness, so a stranger on the port passes",
+        strength=Strength.PROVEN,
+        runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="infra.judge_down",
+        layer=Layer.INFRA,
+        needs="5xx or a broken connection on a judge call",
+        sees=_judge_down,
+        cause="The judge failed ({what}), so the reward says nothing about the answer.",
+        next_action="Restore the judge, then score the stored answers again (`gym eval reverify`); nothing has to be generated again.",
+        source="Gym 0.7.0 judge_failsafe stamps such rows judge_failed",
+        strength=Strength.PROVEN,
+        runner_up=Layer.VERIFIER_RUNTIME,
+        failure_kind="judge_failed",
+    ),
+    Rule(
+        id="infra.tool_backend",
+        layer=Layer.INFRA,
+        needs="A tool error that says its backend could not be reached",
+        sees=_tool_backend,
+        cause="The backend behind the tool {what} could not be reached; the model was fed the error as the tool's output.",
+        next_action="Restore the backend and discard the rows since its first error.",
+        source="Gym pastes a tool's error body into function_call_output",
+        runner_up=Layer.VERIFIER_RUNTIME,
+        failure_kind="provider_unavailable",
+    ),
+    Rule(
+        id="infra.gateway",
+        layer=Layer.INFRA,
+        needs="502, 503, 504 or Cloudflare's 52x with a gateway's body",
+        sees=_gateway,
+        cause="A gateway in front of the server could not reach it: {what}.",
+        next_action="Look at the gateway's upstream and its time limits, see whether the server behind it lives, then replay the request.",
+        source="nginx, envoy, HAProxy and Cloudflare error pages",
+        failure_kind="transport_unreachable",
+        runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="infra.gateway_told",
+        layer=Layer.INFRA,
+        needs="A gateway's words in a sidecar or a log",
+        sees=said(_GATEWAY_WORDS, sources=("result", "row", "log"), unless=r"x-nginx|server: nginx"),
+        cause="A gateway in front of the server could not reach it: {what}.",
+        next_action="Look at the gateway's upstream and its time limits, see whether the server behind it lives, then replay.",
+        source="nginx, envoy, HAProxy and Cloudflare error pages",
+        strength=Strength.STATUS,
+        runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="infra.head_server",
+        layer=Layer.INFRA,
+        needs="Words that the head server cannot be reached",
+        sees=said(
+            r"could not connect to the head server[^\n]{0,120}|head server[^\n]{0,80}(?:unreachable|not running|refused)"
+        ),
+        cause="The head server does not answer at the address the collector was given.",
+        next_action="Start the servers first (`gym env start`), or set head_server.host and head_server.port to where they run.",
+        source="Gym 0.7.0 start-up",
+        strength=Strength.PROVEN,
+        runner_up=Layer.CONFIG,
+        failure_kind="transport_unreachable",
+    ),
+    Rule(
+        id="infra.head_answer",
+        layer=Layer.INFRA,
+        needs="A head request that failed or was answered by something else",
+        sees=_head_answers_strangely,
+        cause="What answers at the head server's address is not Gym's head server ({what}).",
+        next_action="See who listens on the head port and give this run a port of its own.",
+        source="Gym 0.7.0 head server",
+        runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="infra.port_in_use",
+        layer=Layer.INFRA,
+        needs="Words that a port is taken",
+        sees=said(
+            r"address already in use|errno 98|eaddrinuse|port \d+ (?:is )?(?:already )?(?:in use|taken|occupied|not available)"
+        ),
+        cause="A port that a server needs is taken: {what}.",
+        next_action="Stop the process that holds it (`ss -ltnp`), or give this run another port range.",
+        source="Linux EADDRINUSE",
+        strength=Strength.PROVEN,
+        failure_kind="transport_local_resource",
+    ),
+    Rule(
+        id="infra.disk",
+        layer=Layer.INFRA,
+        needs="Words that a filesystem is full, read-only, stale or refuses",
+        sees=said(
+            r"no space left on device|errno 28|disk quota exceeded|errno 122|read-only file system|errno 30|stale file handle|"
+            r"errno 116|input/output error|errno 5\]|transport endpoint is not connected|structure needs cleaning|"
+            r"permissionerror|permission denied|errno 13\]|database or disk is full|database is locked|af_unix path too long"
+        ),
+        cause="The filesystem refused: {what}.",
+        next_action="Free space or correct the mount and its permissions on that node, then resume into a clean output path.",
+        source="Linux errno",
+        failure_kind="persistence_failed",
+    ),
+    Rule(
+        id="infra.tls",
+        layer=Layer.INFRA,
+        needs="A failed TLS handshake or certificate",
+        sees=said(
+            r"certificate[_ ]verify[_ ]failed|certificate has expired|self[- ]signed certificate|sslerror|sslcertverification|"
+            r"ssl: |wrong version number|tlsv1|hostname mismatch|unable to get local issuer|clientconnectorcertificateerror"
+        ),
+        cause="TLS to the server failed: {what}.",
+        next_action="Check the scheme (http or https), the host name and the CA bundle that this process trusts.",
+        source="OpenSSL",
+        runner_up=Layer.CONFIG,
+        failure_kind="transport_unreachable",
+    ),
+    Rule(
+        id="infra.header_limit",
+        layer=Layer.INFRA,
+        needs="Words that a header is larger than a server takes",
+        sees=said(
+            r"got more than \d+ bytes|request header (?:fields )?too large|header or cookie too large|"
+            r"line ?too ?long|lineTooLong|headers? exceed|max_field_size|max_line_size",
+            unless=r"content length|body",
+        ),
+        cause="The request's headers, usually its collected cookies, are larger than the server takes: {what}.",
+        next_action="Stop the cookies from piling up, or raise the server's header limit.",
+        source="aiohttp's 8,190-byte field limit, nginx's and uvicorn's own; RFC 6585 431",
+        strength=Strength.PROVEN,
+        runner_up=Layer.VERIFIER_RUNTIME,
+    ),
+    Rule(
+        id="infra.header_status",
+        layer=Layer.INFRA,
+        needs="431, or 413 from a gateway",
+        sees=said(statuses=(431, 413), sources=("exchange",)),
+        cause="The request is larger than a server or gateway on the way takes: {what}.",
+        next_action="Raise that limit (client_max_size, client_max_body_size, header limits), or send less.",
+        source="RFC 6585, RFC 9110",
+        strength=Strength.STATUS,
+        runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="infra.ray",
+        layer=Layer.INFRA,
+        needs="Ray's words about its cluster",
+        sees=said(
+            r"failed to connect to gcs|unable to connect to gcs|gcs(?:_rpc_)?\w* ?(?:server )?(?:timed out|unavailable)|"
+            r"ray(?:\.exceptions)?\.\w*(?:RaySystemError|NodeDiedError|LocalRayletDiedError|RpcError|OwnerDiedError)|"
+            r"raylet (?:died|process|has|exited)|nodediederror|the node (?:where|on which|with)[^\n]{0,80}(?:died|dead|failed)|"
+            r"could not find any running ray instance|ray cluster[^\n]{0,40}(?:not|unreachable)|workers? never (?:joined|registered)|"
+            r"node [^\n]{0,80}marked dead|missed too many heartbeats|no available node types can fulfill|"
+            r"cannot be scheduled right now|infeasible (?:resource|task|request)|placement group[^\n]{0,80}"
+            r"(?:infeasible|timed? ?out|pending|cannot|not ready|failed)|did not start within|ray head[^\n]{0,60}(?:refused|unreachable)|"
+            r"failed to (?:start|register) (?:the )?(?:worker|raylet|dashboard)|the autoscaler|insufficient resources[^\n]{0,40}ray"
+        ),
+        cause="The Ray cluster is not what the run needs: {what}.",
+        next_action="Read `ray status` and the head's and workers' first errors before anything in Gym or the data.",
+        source="Ray 2.x",
+        failure_kind="kill_shaped",
+    ),
+    Rule(
+        id="infra.ray_actor",
+        layer=Layer.INFRA,
+        needs="A Ray actor or worker that died, with no reason told",
+        sees=said(
+            r"actordiederror|actorunavailableerror|rayactorerror|the actor (?:died|is (?:dead|unavailable))|workercrashederror|"
+            r"a worker died or was killed|worker (?:process )?(?:unexpectedly )?(?:died|exited|crashed)|owner has exited",
+            unless=r"out of memory|oom",
+        ),
+        cause="A Ray worker died: {what}.",
+        next_action="Read that worker's own log and the node's kernel log around this time; memory is the usual reason.",
+        source="Ray 2.x",
+        strength=Strength.STATUS,
+        runner_up=Layer.THROUGHPUT_RESOURCES,
+        failure_kind="kill_shaped",
+    ),
+    Rule(
+        id="infra.slurm",
+        layer=Layer.INFRA,
+        needs="Slurm's or the container runtime's words",
+        sees=said(
+            r"slurmstepd: error|srun: error|srun: (?:Force|Job step)|sbatch: error|slurm[^\n]{0,40}(?:error|cancel)|"
+            r"node[_ ]fail\b|job \d+ (?:cancelled|on)|"
+            r"CANCELLED AT|DUE TO (?:NODE FAILURE|PREEMPTION|TIME LIMIT|TASK FAILURE)|pyxis:|enroot|"
+            r"failed to (?:create|start|import) container|no such container|error response from daemon|docker: |"
+            r"image[^\n]{0,40}not found|manifest unknown|errimagepull|imagepullbackoff|crashloopbackoff|"
+            r"singularity|apptainer|cannot mount|mount(?:ing)? [^\n]{0,60}failed|bind: ",
+            unless=r"oom[-_ ]?kill|out of memory",
+        ),
+        cause="The job or its container failed below Gym: {what}.",
+        next_action="Read the job's state and first error (`sacct -j`, Slurm's stderr), and repair node, image or mount first.",
+        source="Slurm, pyxis, Docker and Kubernetes messages",
+        strength=Strength.PROVEN,
+        failure_kind="kill_shaped",
+    ),
+    Rule(
+        id="infra.gpu",
+        layer=Layer.INFRA,
+        needs="A GPU, driver or NCCL error",
+        sees=said(
+            r"NCCL (?:error|watchdog|WARN)|ncclSystemError|ncclRemoteError|ncclInternalError|ncclUnhandled|nccl\w*Error|"
+            r"ProcessGroupNCCL|watchdog caught collective operation timeout|collective operation timed? ?out|"
+            r"CUDA error: (?!out of memory)[^\n]{0,100}|cuda driver version is insufficient|no cuda gpus are available|"
+            r"nvidia-smi has failed|NVML[^\n]{0,40}|\bXid\b|fallen off the bus|uncorrectable ecc|ibv_|infiniband|"
+            r"unable to determine the device handle"
+        ),
+        cause="The GPUs or the network between them failed: {what}.",
+        next_action="Check the node (nvidia-smi, dmesg, NCCL_DEBUG=INFO), exclude it, and start again.",
+        source="CUDA, NCCL and PyTorch messages",
+        runner_up=Layer.MODEL_SERVING,
+        failure_kind="kill_shaped",
+    ),
+    Rule(
+        id="infra.never_up",
+        layer=Layer.INFRA,
+        needs="Words that a server process ended or never became ready",
+        sees=said(
+            r"process `?(?P<what>[\w.-]+)`? finished unexpectedly|servers? (?:did not|never) (?:start|come up|become ready|spin)|"
+            r"spin[- ]?up time ?out|waiting for [^\n]{0,60}servers? to spin up[^\n]{0,40}time|not all servers (?:are )?(?:up|ready)|"
+            r"servers? (?:failed|not) (?:to start|ready) (?:after|within)"
+        ),
+        cause="A server ended or never became ready: {what}.",
+        next_action="Read that server's own log from its start; its first error is the cause.",
+        source="Gym 0.7.0 start-up",
+        strength=Strength.STATUS,
+        runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="infra.refused",
+        layer=Layer.INFRA,
+        needs="A refused or unreachable connection",
+        sees=said(errors=(TransportErrorKind.REFUSED, TransportErrorKind.UNREACHABLE, TransportErrorKind.TLS)),
+        cause="Nothing answers at the address: {what}.",
+        next_action="See whether the server runs, on that host and port, and whether the caller can reach it.",
+        source="TCP",
+        failure_kind="transport_unreachable",
+    ),
+    Rule(
+        id="infra.refused_told",
+        layer=Layer.INFRA,
+        needs="Words that nothing answers at an address",
+        sees=said(_UNREACHED),
+        cause="Nothing answers at the address: {what}.",
+        next_action="See whether the server runs, on that host and port, and whether the caller can reach it.",
+        source="TCP errors as Python, aiohttp, httpx and urllib3 tell them",
+        strength=Strength.STATUS,
+        failure_kind="transport_unreachable",
+    ),
+    Rule(
+        id="infra.dropped",
+        layer=Layer.INFRA,
+        needs="A connection that was reset or closed before the answer was whole",
+        sees=said(
+            errors=(TransportErrorKind.RESET, TransportErrorKind.CLOSED, TransportErrorKind.MALFORMED),
+        ),
+        cause="The connection was dropped before the answer was whole: {what}.",
+        next_action="See whether the server behind it restarted or was killed, and what gateway or keep-alive limit lies between.",
+        source="TCP; Gym retries a dropped connection every 0.5 s without end",
+        runner_up=Layer.MODEL_SERVING,
+        failure_kind="transport_peer_drop",
+    ),
+    Rule(
+        id="infra.dropped_told",
+        layer=Layer.INFRA,
+        needs="Words that a connection was dropped",
+        sees=said(
+            r"clientpayloaderror|transferencodingerror|contentlengtherror|response payload is not completed|"
+            r"server ?disconnected|connection reset|connectionreseterror|remoteprotocolerror|incompleteread|"
+            r"peer closed connection|incomplete chunked read|broken ?pipe|connection (?:aborted|lost|closed)|"
+            r"clientoserror|global (?:server disconnected|client os) ?errors?|readerror"
+        ),
+        cause="A connection was dropped: {what}.",
+        next_action="See whether the server behind it restarted or was killed, and what gateway or keep-alive limit lies between.",
+        source="aiohttp, httpx and urllib3 messages; Gym 0.7.0 [request_retry]",
+        strength=Strength.STATUS,
+        runner_up=Layer.MODEL_SERVING,
+        failure_kind="transport_peer_drop",
+    ),
+    Rule(
+        id="infra.never_answered",
+        layer=Layer.INFRA,
+        needs="An exchange that has been open for long, with nothing open below it",
+        sees=_never_answered,
+        cause="{what} was never answered; everything above it waits for it.",
+        next_action="List what is open with its age, look at the process at the far end of this one (stack, socket state), and restart it.",
+        source="Gym's client has no time limit of its own, so a half-open socket waits for ever",
+        strength=Strength.STATUS,
+        runner_up=Layer.THROUGHPUT_RESOURCES,
+        failure_kind="transport_timeout",
+    ),
+    Rule(
+        id="infra.gym_5xx",
+        layer=Layer.INFRA,
+        needs="502, 503 or 504 between Gym's own servers",
+        sees=said(calls=GYM, statuses=(502, 503, 504), sources=("exchange",)),
+        cause="Something in front of a Gym server answered {what}; the rollout never ran.",
+        next_action="Find the proxy or load balancer on that boundary; Gym's own servers do not answer so.",
+        source="Gym 0.7.0 counts these as agent_request_failed",
+        strength=Strength.STATUS,
+        failure_kind="agent_request_failed",
+    ),
+    Rule(
+        id="infra.killed",
+        layer=Layer.INFRA,
+        needs="A process that a signal ended",
+        sees=said(
+            r"\bSIGTERM\b|\bsigsegv\b|segmentation fault|exit(?:ed)?(?: with)? (?:code|status)[ :=]+(?:-?15|-?11|143|139)\b|"
+            r"bus error|core dumped|received signal \d+"
+        ),
+        cause="A process was ended by a signal: {what}.",
+        next_action="Find who sent it (scheduler, time limit, preemption, crash) in the job's and the kernel's log.",
+        source="POSIX signals",
+        strength=Strength.FALLBACK,
+        failure_kind="kill_shaped",
+    ),
+)

@@ -1,0 +1,436 @@
+"""Model serving: what stands behind the base URL answered wrongly, or could not run the model."""
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from gymtap.proxy.core.literals import NotALiteral, value
+from gymtap.proxy.diagnose.answers import answers, echo
+from gymtap.proxy.diagnose.evidence import Seen
+from gymtap.proxy.diagnose.rule import GENERATION, PROVIDER, Rule, Sight, Strength, View, both, exchange_sight, said
+from gymtap.schemas import Call, Layer, LeafKind, Severity
+
+_ENGINE = (
+    r"enginecore (?:encountered|failed|died|process)|enginedeaderror|engine ?core[^\n]{0,40}(?:died|dead|exit|fail)|asyncenginedeaderror|"
+    r"engine (?:is )?(?:dead|not running|loop (?:is not running|has died))|background loop (?:has errored|is not running)|"
+    r"mqengineerror|workerproc (?:failed|initialization)|executor failed|engine process failed|server is not ready|"
+    r"model is (?:not ready|loading|currently loading)|engine core initialization failed"
+)
+_START = (
+    r"model architectures? \[[^\]]*\] (?:are|is) not supported|trust_remote_code|unrecognized (?:model|configuration class)|"
+    r"max_model_len[^\n]{0,60}(?:greater|larger)|user-specified max_model_len|(?:tokenizer|model|checkpoint|weights?)[^\n]{0,40}"
+    r"(?:could not be|cannot be|can't be|failed to|unable to)[^\n]{0,20}load|can't load (?:tokenizer|the model|config)|"
+    r"is not a (?:local folder|valid model identifier)|safetensors[^\n]{0,30}error|tensor[- ]parallel[^\n]{0,60}divisible|"
+    r"total number of attention heads|bfloat16 is only supported|unsupported dtype|unsupported quantization|flash[- ]?attn[^\n]{0,40}(?:not|error)"
+)
+_TEMPLATE = (
+    r"jinja2\.|templateerror|undefinederror|chat template|conversation roles must alternate|"
+    r"can only get item pairs from a mapping|'(?:str|dict|list|None\w*)[^']*' (?:object )?has no (?:element|attribute)|"
+    r"only user and assistant roles|system role not supported|roles must alternate|after the optional system message"
+)
+
+
+def _success_without_answer(view: View) -> Iterator[Sight]:
+    """200 from a provider whose body holds no answer: an error, HTML, null, not JSON, no or empty choices."""
+    for exchange in view.material.exchanges:
+        if exchange.call not in PROVIDER or exchange.status is None or exchange.status >= 400:
+            continue
+        reason = _no_answer(exchange)
+        if reason:
+            yield exchange_sight(view, exchange, f"200 {(exchange.response or '')[:200]}", reason)
+
+
+def _no_answer(exchange: Seen) -> str | None:
+    text = exchange.response
+    if text is None:
+        return None
+    leaf = exchange.unwrapped.leaf
+    if not text.strip():
+        return "an empty body"
+    if leaf.kind is LeafKind.HTML:
+        return "an HTML page"
+    body = exchange.response_json
+    if any(wrapper.kind == "sse" for wrapper in exchange.unwrapped.wrappers) or text.lstrip().startswith(("data:", "event:")):
+        return "an error event within the stream" if leaf.kind is LeafKind.PROVIDER_ERROR else _cut_stream(text)
+    if not isinstance(body, dict):
+        return "null" if text.strip() == "null" else "a body that is not a JSON object"
+    if body.get("error"):
+        return f"an error in its body ({leaf.message[:120]})"
+    return _empty_choices(body)
+
+
+def _cut_stream(text: str) -> str | None:
+    ended = "[DONE]" in text or "response.completed" in text or "response.incomplete" in text or "message_stop" in text
+    return None if ended or '"finish_reason":"' in text.replace(" ", "") else "a stream that stops without its end"
+
+
+def _empty_choices(body: dict[str, Any]) -> str | None:
+    if "prompt_token_ids" in body or "output" in body or "content" in body:
+        return None
+    choices = body.get("choices")
+    if not isinstance(choices, list):
+        return "no choices"
+    if not choices:
+        return "empty choices"
+    first = choices[0]
+    if not isinstance(first, dict) or not isinstance(first.get("message", first.get("delta", first.get("text"))), dict | str):
+        return "a choice without a message"
+    return None
+
+
+def _not_finite(view: View) -> Iterator[Sight]:
+    """NaN or Infinity in a provider's 200, which JSON does not have."""
+    for exchange in view.material.of(Call.PROVIDER, judge=None):
+        if exchange.status == 200 and exchange.response and re.search(r"[:\[,]\s*-?(?:NaN|Infinity)\b", exchange.response):
+            yield exchange_sight(view, exchange, "NaN or Infinity in the body of a 200")
+
+
+def _said_nothing(view: View) -> Iterator[Sight]:
+    """A finished answer without text and without a tool call, although tokens were generated."""
+    for exchange, answer in answers(view.material):
+        nothing = not answer.text.strip() and not answer.calls
+        if nothing and not answer.cut and not exchange.judge and not _child_failed(view, exchange):
+            what = "only reasoning" if answer.reasoning else "nothing"
+            yield exchange_sight(view, exchange, f"finish {answer.finish}, {answer.completion_tokens} tokens", what)
+
+
+def _child_failed(view: View, exchange: Seen) -> bool:
+    return any(child.failed for child in view.tree.children[exchange.id])
+
+
+def _malformed_arguments(view: View) -> Iterator[Sight]:
+    """Tool arguments that are whole but not a JSON object."""
+    for exchange, answer in answers(view.material):
+        for name, arguments in answer.calls:
+            if arguments.strip() and not _is_object(arguments) and not _only_cut(arguments):
+                sight = exchange_sight(view, exchange, f"{name}({arguments[:160]})", name)
+                yield sight if view.run_failed else replace(sight, shown=echo(view.material, arguments))
+
+
+def _is_object(arguments: str) -> bool:
+    try:
+        return isinstance(json.loads(arguments), dict)
+    except (json.JSONDecodeError, RecursionError):
+        return False
+
+
+def _only_cut(arguments: str) -> bool:
+    try:
+        return not value(arguments).closed
+    except NotALiteral:
+        return False
+
+
+def _offered_tools(view: View) -> set[str]:
+    names: set[str] = set()
+    bodies = [e.request_json for e in view.material.of(Call.RUN, Call.PROVIDER, Call.MODEL, Call.RESPONSES)]
+    for body in [*bodies, *view.material.row_values]:
+        params = body.get("responses_create_params", body) if isinstance(body, dict) else None
+        for tool in (params.get("tools") or ()) if isinstance(params, dict) else ():
+            if isinstance(tool, dict):
+                inner = tool.get("function")
+                names.add(str(tool.get("name") or (inner.get("name") if isinstance(inner, dict) else "")))
+    return names - {"", "None"}
+
+
+def _unknown_tool(view: View) -> Iterator[Sight]:
+    """404 for a tool that the row never offered: the model made the name up."""
+    offered = _offered_tools(view)
+    for exchange in view.material.of(Call.TOOL):
+        name = exchange.path.rsplit("/", 1)[-1]
+        if exchange.status == 404 and name not in offered:
+            yield exchange_sight(view, exchange, f"404 on {exchange.path}; offered: {', '.join(sorted(offered)) or 'none'}", name)
+
+
+def _unserved_tool(view: View) -> Iterator[Sight]:
+    """404 for a tool that the row offers: its route is not registered."""
+    offered = _offered_tools(view)
+    for exchange in view.material.of(Call.TOOL):
+        name = exchange.path.rsplit("/", 1)[-1]
+        if exchange.status in {404, 405} and name in offered:
+            yield exchange_sight(view, exchange, f"{exchange.status} on {exchange.path}, which the row offers", name)
+
+
+def _wrong_tool_arguments(view: View) -> Iterator[Sight]:
+    """A tool's 422: the model's arguments do not fit the tool's own model."""
+    for failure in view.exchange_failures:
+        exchange = failure.exchange
+        if exchange is None or failure.call is not Call.TOOL or failure.status not in {400, 422}:
+            continue
+        if "json" in exchange.request_headers.get("content-type", "json"):
+            yield exchange_sight(view, exchange, f"{failure.status} {failure.said[:200]}", exchange.path.rsplit("/", 1)[-1])
+
+
+def _poisoned(view: View) -> Iterator[Sight]:
+    """A model server that answers with a provider's error although it asked no provider."""
+    if not view.material.of(Call.RUN, Call.RESPONSES, judge=None):
+        return
+    asked_provider = {view.tree.parents[e.id].id for e in view.material.of(Call.PROVIDER, judge=None) if e.id in view.tree.parents}
+    for failure in view.exchange_failures:
+        exchange = failure.exchange
+        if exchange is None or failure.call not in {Call.MODEL, Call.JUDGE} or exchange.id in asked_provider:
+            continue
+        wrapped = any(wrapper.kind == "gym" for wrapper in exchange.unwrapped.wrappers)
+        if wrapped and exchange.unwrapped.leaf.kind is LeafKind.PROVIDER_ERROR:
+            yield exchange_sight(view, exchange, failure.said[:300], exchange.unwrapped.leaf.message[:160])
+
+
+def _tokens_do_not_extend(view: View) -> Iterator[Sight]:
+    """The next turn's prompt tokens do not begin with this turn's prompt and output tokens."""
+    previous: list[int] | None = None
+    for exchange in view.material.of(Call.PROVIDER):
+        prompt, generated = _token_ids(exchange.response_json)
+        if prompt is None:
+            continue
+        if previous is not None and len(prompt) > len(previous) and prompt[: len(previous)] != previous:
+            yield exchange_sight(view, exchange, "prompt_token_ids do not begin with the tokens of the turn before")
+        previous = prompt + generated
+
+
+def _token_ids(body: Any) -> tuple[list[int] | None, list[int]]:
+    if not isinstance(body, dict):
+        return None, []
+    choices = body.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices and isinstance(choices[0], dict) else {}
+    prompt = body.get("prompt_token_ids", choice.get("prompt_token_ids"))
+    generated = choice.get("token_ids", choice.get("generation_token_ids", body.get("generation_token_ids")))
+    if not isinstance(prompt, list):
+        return None, []
+    return prompt, generated if isinstance(generated, list) else []
+
+
+def _broken_answer(view: View) -> Iterator[Sight]:
+    """A model server that could not read a provider's 200: the fault is in the provider's body."""
+    for failure in view.exchange_failures:
+        exchange = failure.exchange
+        if exchange is None or failure.call not in {Call.MODEL, Call.JUDGE} or failure.status != 500:
+            continue
+        if re.search(_UNREADABLE, failure.said) and not _child_failed(view, exchange):
+            yield exchange_sight(view, exchange, failure.said[:300], failure.said.partition("\n")[0][:160])
+
+
+_UNREADABLE = (
+    r"JSONDecodeError|KeyError\('(?:choices|message|output|content|usage|index|delta|finish_reason)'\)|IndexError|"
+    r"'NoneType' object is not subscriptable|validation errors? for \w*(?:ChatCompletion|Completion)\b|ContentTypeError|"
+    r"usage\.\w+_details|usage(?:\.\w+)?\n\s+(?:Input|Field)"
+)
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="model.poisoned_client",
+        layer=Layer.MODEL_SERVING,
+        needs="A model server's wrapped provider error without a provider call under it",
+        sees=_poisoned,
+        cause="The model server repeats an old provider error without asking the provider: {what}.",
+        next_action="Repair what the old error says, then restart the model server; it answers with that error until restarted.",
+        source="Gym 0.7.0: a 401 or quota error stops the model server's client for good",
+        strength=Strength.STATUS,
+        runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="model.engine_dead",
+        layer=Layer.MODEL_SERVING,
+        needs="The serving engine's words that it died or is not running",
+        sees=said(_ENGINE),
+        cause="The serving engine died or is not ready; its API process still answers.",
+        next_action="Read the engine's own log for its first error, restart it, and look at the first request that failed.",
+        source="vLLM 0.32 EngineDeadError",
+    ),
+    Rule(
+        id="model.start",
+        layer=Layer.MODEL_SERVING,
+        needs="The serving engine's words that it cannot load or run this model",
+        sees=said(_START, sources=("log", "row", "result")),
+        cause="The engine cannot serve this model as it was started: {what}.",
+        next_action="Correct the model path, length, parallelism or dtype in the engine's flags and wait for GET /v1/models.",
+        source="vLLM start-up messages",
+        runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="model.chat_template",
+        layer=Layer.MODEL_SERVING,
+        needs="The chat template's words",
+        sees=said(_TEMPLATE, calls=PROVIDER, statuses=(400, 500)),
+        cause="The model's chat template cannot render these messages: {what}.",
+        next_action="Give the engine a template that takes this shape (tools, roles, arguments as objects), or change the messages.",
+        source="transformers and vLLM render messages with the model's Jinja template",
+        strength=Strength.PROVEN,
+        runner_up=Layer.DATA_SCHEMA,
+    ),
+    Rule(
+        id="model.success_without_answer",
+        layer=Layer.MODEL_SERVING,
+        needs="200 from the provider with {error, HTML, null, no choices, not JSON, a cut stream}",
+        sees=_success_without_answer,
+        cause="The provider answered 200 with {what}, and no answer.",
+        next_action="Read the provider's (or the proxy's before it) own log for this request and treat such a 200 as a failure.",
+        source="Gateways that mask an upstream error as 200; vLLM streams put errors in an event",
+        strength=Strength.PROVEN,
+        runner_up=Layer.INFRA,
+    ),
+    Rule(
+        id="model.not_finite",
+        layer=Layer.MODEL_SERVING,
+        needs="NaN or Infinity in a provider's JSON, or its words that floats are out of range",
+        sees=both(
+            _not_finite,
+            said(r"out of range float values|not json compliant|nan[^\n]{0,30}log_?prob|log_?prob[^\n]{0,30}(?:nan|inf)\b", calls=GENERATION),
+        ),
+        cause="The model produced a number that JSON cannot carry (NaN or infinite), usually a log-probability.",
+        next_action="Switch logprobs off for this row or sanitize them, and see whether the weights or the dtype produce NaN.",
+        source="Python's json and Starlette refuse or emit NaN",
+        strength=Strength.PROVEN,
+    ),
+    Rule(
+        id="model.broken_answer",
+        layer=Layer.MODEL_SERVING,
+        needs="A model server's exception while reading a provider's 200",
+        sees=_broken_answer,
+        cause="The model server could not read what the provider answered: {what}.",
+        next_action="Look at the provider's body of this call; it is in no log of Gym's.",
+        source="Gym 0.7.0 model servers index choices without checking",
+    ),
+    Rule(
+        id="model.malformed_arguments",
+        layer=Layer.MODEL_SERVING,
+        needs="Tool arguments that are not a JSON object",
+        sees=_malformed_arguments,
+        cause="The model's call to {what} has arguments that are not JSON, and its history repeats them.",
+        next_action="Check the tool parser of this model; blank or repair such arguments before they go into the next turn.",
+        source="vLLM parses the history's arguments and answers 400 for the next turn",
+        runner_up=Layer.VERIFIER_RUNTIME,
+    ),
+    Rule(
+        id="model.malformed_history",
+        layer=Layer.MODEL_SERVING,
+        needs="A 400 with a JSON parser's words about what was sent",
+        sees=said(
+            r"expecting (?:',' delimiter|value|property name|':' delimiter)|unterminated string|extra data: line|invalid \\\\?escape|"
+            r"unexpected end of (?:json|data|hex)|json (?:parse|decode) error|invalid json arguments|arguments[^\n]{0,40}(?:not valid json|must be valid json|invalid json)",
+            calls=GENERATION,
+            statuses=(400, 422),
+            sources=("exchange", "result", "row"),
+        ),
+        cause="The provider cannot parse the tool arguments that an earlier turn left in the history: {what}.",
+        next_action="Blank or repair malformed arguments before they go into the next turn, and check the tool parser.",
+        source="vLLM 0.32 parses assistant tool_calls of the history",
+        runner_up=Layer.VERIFIER_RUNTIME,
+    ),
+    Rule(
+        id="model.tool_choice",
+        layer=Layer.MODEL_SERVING,
+        needs="A provider's words that tool_choice came without tools",
+        sees=said(r"tool_choice[`'\"]? ?(?:,|is|was|cannot|can't|may)?[^\n]{0,40}(?:[`'\"]tools[`'\"]? must be set|without tools|only (?:allowed|valid) when|tools (?:is|are) (?:not )?specified)"),
+        cause="The model server sent tool_choice without tools.",
+        next_action="Drop tool_choice from the row, or use a Gym whose converter omits it when there are no tools.",
+        source="vLLM and OpenAI request validation",
+        runner_up=Layer.DATA_SCHEMA,
+    ),
+    Rule(
+        id="model.unknown_tool",
+        layer=Layer.MODEL_SERVING,
+        needs="404 for a tool that the row does not offer",
+        sees=_unknown_tool,
+        cause="The model called a tool that nobody offers ({what}); the 404 was fed back to it as the tool's output.",
+        next_action="Count it as the model's behaviour, or check the tool parser if the name is garbled.",
+        source="Gym pastes a tool's 404 into function_call_output",
+        runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="config.unserved_tool",
+        layer=Layer.CONFIG,
+        needs="404 for a tool that the row offers",
+        sees=_unserved_tool,
+        cause="The row offers the tool {what}, but no route of the resources server serves it.",
+        next_action="Register the route, or send the row to the resources server that has it.",
+        source="Gym pastes a tool's 404 into function_call_output",
+        runner_up=Layer.VERIFIER_RUNTIME,
+    ),
+    Rule(
+        id="model.tool_arguments",
+        layer=Layer.MODEL_SERVING,
+        needs="422 from a tool",
+        sees=_wrong_tool_arguments,
+        cause="The model's arguments do not fit what the tool {what} takes; the 422 was fed back to it as the tool's output.",
+        next_action="Compare the row's tool schema with the tool's request model; where they agree it is the model's behaviour.",
+        source="FastAPI 422; Gym pastes it into function_call_output",
+        runner_up=Layer.DATA_SCHEMA,
+    ),
+    Rule(
+        id="model.said_nothing",
+        layer=Layer.MODEL_SERVING,
+        needs="A finished answer with neither text nor a tool call",
+        sees=_said_nothing,
+        cause="The provider finished an answer that holds {what}: its reasoning or tool parser dropped the rest.",
+        next_action="Compare with the raw tokens (return_token_ids), and check --reasoning-parser and --tool-call-parser for this model.",
+        source="vLLM parsers that swallow what they cannot read",
+        strength=Strength.NAMED,
+        runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="model.tokens_do_not_extend",
+        layer=Layer.MODEL_SERVING,
+        needs="prompt_token_ids of a turn that do not begin with the turn before",
+        sees=_tokens_do_not_extend,
+        cause="The tokens of this turn's prompt do not continue the turn before, so training would learn from tokens that were not generated.",
+        next_action="Use the serving path that keeps the prefix's tokens, or end the trajectory at the first break.",
+        source="Re-tokenised or re-templated history, as NeMo RL checks for",
+        strength=Strength.PROVEN,
+    ),
+    Rule(
+        id="model.grammar_backend",
+        layer=Layer.MODEL_SERVING,
+        needs="A structured-output backend that is missing or fails for every schema",
+        sees=said(
+            r"structural[_ ]tag (?:is )?not supported|no module named '(?:xgrammar|outlines|lmformatenforcer|llguidance)|"
+            r"unsupported structured output (?:type|backend)|grammar backend[^\n]{0,40}(?:not|fail)"
+        ),
+        cause="The engine's structured-output backend cannot do what was asked: {what}.",
+        next_action="Choose another --structured-outputs-config.backend (auto or xgrammar) and restart the engine.",
+        source="vLLM 0.32: one backend for an engine's life",
+        runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="model.provider_5xx",
+        layer=Layer.MODEL_SERVING,
+        needs="500 from the provider, or its words about an internal error",
+        sees=both(
+            said(calls=PROVIDER, statuses=range(500, 600), sources=("exchange", "log"), judge=False),
+            said(r"internalservererror|internal server error|internal error", calls=PROVIDER, sources=("result", "row"), judge=False),
+        ),
+        cause="The model provider failed inside: {what}.",
+        next_action="Read the provider's own log around this request; send this one row again with request logging on.",
+        source="HTTP 5xx",
+        strength=Strength.STATUS,
+        runner_up=Layer.INFRA,
+    ),
+    Rule(
+        id="model.provider_4xx",
+        layer=Layer.MODEL_SERVING,
+        needs="A 4xx from the provider with words that no other rule knows",
+        sees=said(calls=PROVIDER, statuses=(400, 405, 409, 415, 422, 501), sources=("exchange", "log", "result", "row"), judge=False),
+        cause="The provider rejected the request: {what}.",
+        next_action="Send the recorded request again and change one field at a time; then decide whether row, converter or provider is at fault.",
+        source="HTTP 4xx",
+        strength=Strength.FALLBACK,
+        runner_up=Layer.DATA_SCHEMA,
+    ),
+    Rule(
+        id="model.recovered",
+        layer=Layer.MODEL_SERVING,
+        needs="A provider call that failed and then succeeded",
+        sees=lambda view: (
+            exchange_sight(view, f.exchange, f"{f.status or f.error}, then answered", str(f.status or f.error))
+            for f in view.exchange_failures
+            if f.recovered and f.exchange is not None and f.call in GENERATION
+        ),
+        cause="The provider failed ({what}) and answered when asked again.",
+        next_action="Nothing for this row; count how often it happens.",
+        source="Gym 0.7.0 tries three times",
+        strength=Strength.FALLBACK,
+        severity=Severity.NOTE,
+    ),
+)
+

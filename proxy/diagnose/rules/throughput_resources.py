@@ -1,0 +1,246 @@
+"""Throughput and resources: rate limits, time limits, memory, descriptors, output budgets."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from gymtap.proxy.core.literals import NotALiteral, value
+from gymtap.proxy.diagnose.answers import answers, echo, tool_calls
+from gymtap.proxy.diagnose.rule import GENERATION, GYM, Rule, Sight, Strength, View, both, exchange_sight, said
+from gymtap.schemas import Layer, Severity
+
+_RATE = (
+    r"rate[_ -]?limit|too many requests|throttl(?:ed|ing)|requests per (?:min|day|second)|tokens per min|slow ?down|"
+    r"resource_?exhausted|overloaded|capacity exceeded|server is (?:busy|at capacity)|concurrency limit|"
+    r"no deployments available for selected model|max(?:imum)? (?:number of )?(?:concurrent|parallel) requests"
+)
+_QUOTA = (
+    r"insufficient[_ ]quota|exceeded your current quota|billing|credit balance|credits? (?:exhausted|expired|remaining)|"
+    r"quota (?:has been )?(?:exceeded|exhausted)|payment required|budget has been exceeded|spend(?:ing)? limit|out of credits"
+)
+_MEMORY = (
+    r"cuda out of memory|outofmemoryerror|torch\.(?:cuda\.)?outofmemory|cublas_status_alloc_failed|"
+    r"out[- ]of[- ]memory|oom[-_ ]?kill(?:ed|er)?|memorykilled|killed process \d+|cannot allocate memory|errno 12\]|"
+    r"memoryerror|std::bad_alloc|memory (?:usage|limit)[^\n]{0,60}(?:exceed|threshold)|oomkilled|"
+    r"exit(?:ed)?(?: with)?(?: the)? (?:code|status)[ :=]+(?:-9|137)\b|returned? (?:non-zero )?exit (?:code|status) (?:-9|137)|"
+    r"\bsigkill\b|signal 9|no available memory for the cache blocks|"
+    r"kv cache[^\n]{0,80}(?:larger|exceed|not enough|insufficient)|free memory on device[^\n]{0,80}less than|not enough (?:gpu )?memory"
+)
+_TIMED_OUT = (
+    r"time[d]? ?out error|timeouterror|timed out|read ?timeout|connect ?timeout|deadline exceeded|apitimeouterror|"
+    r"request timeout|serve timeout|timeout(?:expired| while| waiting| reached| exceeded)|exceeded (?:the )?(?:time|deadline)|time limit exceeded"
+)
+
+
+def _cut_arguments(view: View) -> Iterator[Sight]:
+    """Tool arguments that stop in the middle: the output budget ended them, whatever the finish reason says."""
+    for exchange, answer in answers(view.material):
+        for name, arguments in tool_calls(answer):
+            if _stops_midway(arguments):
+                sight = exchange_sight(view, exchange, f"{name}({arguments[-120:]}", name)
+                yield replace(sight, shown=echo(view.material, arguments))
+
+
+def _stops_midway(arguments: str) -> bool:
+    if not arguments.lstrip().startswith(("{", "[")):
+        return False
+    try:
+        json.loads(arguments)
+    except json.JSONDecodeError:
+        try:
+            found = value(arguments)
+        except NotALiteral:
+            return False
+        return not found.closed
+    return False
+
+
+def _cut_by_length(view: View) -> Iterator[Sight]:
+    """An answer that the output limit ended before it said anything usable."""
+    for exchange, answer in answers(view.material):
+        if answer.cut and not answer.text.strip() and not answer.calls and not exchange.judge and not _swallowed_error(view, exchange):
+            yield exchange_sight(view, exchange, "the output limit was reached and no answer is there", answer.finish or "length")
+
+
+def _swallowed_error(view: View, exchange: Any) -> bool:
+    return any(child.failed for child in view.tree.children[exchange.id])
+
+
+def _cut_but_answered(view: View) -> Iterator[Sight]:
+    for exchange, answer in answers(view.material):
+        if answer.cut and answer.text.strip() and not exchange.judge:
+            yield exchange_sight(view, exchange, answer.text[-120:], answer.finish or "length")
+
+
+def _retry_storm(view: View) -> Iterator[Sight]:
+    """The same provider request failed many times over."""
+    failed = [f for f in view.exchange_failures if f.call in GENERATION and f.exchange is not None]
+    counted = Counter((f.exchange.path, f.exchange.request, f.status) for f in failed if f.exchange)
+    for (path, request, status), count in counted.items():
+        if count >= 10 and status in {429, 529, None}:
+            first = next(f.exchange for f in failed if f.exchange and (f.exchange.path, f.exchange.request) == (path, request))
+            yield exchange_sight(view, first, f"{count} tries of {path}, each {status or 'without an answer'}", f"{count} tries")
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="throughput.quota",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="A provider's words that quota or credit is used up",
+        sees=both(said(_QUOTA, calls=GENERATION, statuses=(400, 402, 403, 429)), said(statuses=(402,), calls=GENERATION)),
+        cause="The provider's quota or credit is used up, which no retry changes.",
+        next_action="Top up or change the key, then restart the model server: Gym's keeps answering with the old error until then.",
+        source="OpenAI insufficient_quota; Gym 0.7.0 [model_retry_stop]",
+        strength=Strength.PROVEN,
+        runner_up=Layer.INFRA,
+        failure_kind="provider_quota_exhausted",
+    ),
+    Rule(
+        id="throughput.rate_limit",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="429 or 529, or words about a rate or capacity limit",
+        sees=both(
+            said(statuses=(429, 529), sources=("exchange", "log", "result")),
+            said(_RATE, statuses=(400, 403, 429, 500, 503, 529)),
+        ),
+        cause="The provider limits the rate: more was asked of it than it takes.",
+        next_action="Lower num_samples_in_parallel (or the judge's concurrency), or raise the limit, and count the rows that were lost to it.",
+        source="HTTP 429, Anthropic 529; Gym 0.7.0 retries 3 times and ignores Retry-After",
+        runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="throughput.memory",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="Words that memory ran out, on the GPU or the host, or a kill by the kernel",
+        sees=said(_MEMORY),
+        cause="Memory ran out: {what}.",
+        next_action="Lower concurrency, context length or batch size, or give that process more memory; read the node's kernel log for who was killed.",
+        source="PyTorch, vLLM, Linux OOM killer, Ray memory monitor, Slurm",
+        strength=Strength.PROVEN,
+        runner_up=Layer.INFRA,
+        failure_kind="provider_oom_killed",
+    ),
+    Rule(
+        id="throughput.descriptors",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="Words that descriptors, threads, processes or local ports ran out",
+        sees=said(
+            r"too many open files|errno 24|emfile|enfile|file table overflow|can't start new thread|errno 11\]|"
+            r"resource temporarily unavailable|cannot assign requested address|errno 99|eaddrnotavail|"
+            r"inotify[^\n]{0,40}limit|fork: retry|queuepool limit|pool ?timeout|connection pool is (?:full|exhausted)"
+        ),
+        cause="This process ran out of descriptors, threads or ports: {what}.",
+        next_action="Raise the limit (`ulimit -n`, `-u`) where the servers start and bound the concurrency.",
+        source="Linux errno",
+        strength=Strength.PROVEN,
+        runner_up=Layer.INFRA,
+        failure_kind="transport_local_resource",
+    ),
+    Rule(
+        id="throughput.cut_arguments",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="Tool arguments that stop in the middle of their JSON",
+        sees=_cut_arguments,
+        cause="The output limit cut the arguments of the call to {what}; the tool never ran as the model meant.",
+        next_action="Raise max_output_tokens for this row; the tool's schema is not at fault.",
+        source="vLLM may say finish_reason tool_calls for a call that the limit cut",
+        strength=Strength.PROVEN,
+        runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="throughput.cut_by_length",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="finish_reason length, or incomplete max_output_tokens, without an answer",
+        sees=_cut_by_length,
+        cause="The output limit was used up before any answer came (by reasoning, most often), so the reward is of nothing.",
+        next_action="Raise max_output_tokens or lower the reasoning effort, and do not count this row as wrong.",
+        source="OpenAI finish_reason length, Responses incomplete_details",
+        strength=Strength.PROVEN,
+        runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="throughput.cut_answer",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="An answer that the output limit cut",
+        sees=_cut_but_answered,
+        cause="The output limit cut the answer.",
+        next_action="Raise max_output_tokens if the verifier needs the end of the answer.",
+        source="OpenAI finish_reason length, Responses incomplete_details",
+        severity=Severity.WARNING,
+        strength=Strength.STATUS,
+    ),
+    Rule(
+        id="throughput.retry_storm",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="Ten or more failed tries of one request",
+        sees=_retry_storm,
+        cause="The same request is tried again and again: {what}.",
+        next_action="Stop the run, repair what refuses, and bound the retries before resuming.",
+        source="Gym 0.5 to 0.7 retry dropped connections and judges' 429 without end",
+        runner_up=Layer.INFRA,
+    ),
+    Rule(
+        id="throughput.judge_timeout",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="A judge call that a time limit ended",
+        sees=said(timeout=True, judge=True, sources=("exchange",)),
+        cause="The judge needs longer than its time limit, so its rows are lost or scored 0, long answers first.",
+        next_action="Raise the judge's time limit or its capacity, then score the stored answers again.",
+        source="Judge clients with a fixed time limit",
+        strength=Strength.PROVEN,
+        failure_kind="judge_failed",
+        runner_up=Layer.VERIFIER_RUNTIME,
+    ),
+    Rule(
+        id="throughput.timeout",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="A call that a time limit ended",
+        sees=both(said(timeout=True), said(_TIMED_OUT, unless=r"spin[- ]?up|nccl|collective|gcs|placement group|watchdog")),
+        cause="A time limit ended the call before the answer came: {what}.",
+        next_action="Find which hop used the time; raise that limit, its capacity, or lower the concurrency in front of it.",
+        source="aiohttp, httpx and openai client messages",
+        strength=Strength.STATUS,
+        runner_up=Layer.INFRA,
+        failure_kind="transport_timeout",
+    ),
+    Rule(
+        id="throughput.status_timeout",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="408, or 504 with a provider's own words",
+        sees=said(statuses=(408, 425), sources=("exchange", "log")),
+        cause="The server gave up waiting: {what}.",
+        next_action="Lower the concurrency or raise the server's limit.",
+        source="RFC 9110",
+        strength=Strength.STATUS,
+    ),
+    Rule(
+        id="throughput.saturated",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="Words about a full queue, preemption or a cache without room",
+        sees=said(
+            r"(?:queue|backlog)[^\n]{0,30}(?:is )?full|waiting reqs: [1-9]\d{2,}|waiting: [1-9]\d{2,}|preempted|"
+            r"kv cache usage: (?:9\d|100)(?:\.\d)?%|event loop (?:is )?blocked|slow callback|backpressure|"
+            r"client disconnect(?:ed)?|request was cancelled",
+        ),
+        cause="A server is saturated: {what}.",
+        next_action="Lower the concurrency in front of it, or add capacity; output that grows steadily is no fault.",
+        source="vLLM scheduler lines, asyncio debug, Gym 0.7.0 499 lines",
+        strength=Strength.FALLBACK,
+        failure_kind="cancelled",
+    ),
+    Rule(
+        id="throughput.disconnected",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="499, or a caller that went away",
+        sees=said(statuses=(499,), calls=GYM | GENERATION, sources=("exchange",)),
+        cause="The caller went away before the answer came.",
+        next_action="Find the caller's time limit or what cancelled it; the callee is not at fault.",
+        source="nginx's 499, which Gym 0.7.0 logs too",
+        strength=Strength.FALLBACK,
+        runner_up=Layer.INFRA,
+        failure_kind="cancelled",
+    ),
+)
+

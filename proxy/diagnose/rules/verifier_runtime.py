@@ -1,0 +1,474 @@
+"""Verifier and runtime: resources servers, agents, judges' use and Gym's own servers raised or answered wrongly."""
+
+import math
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from gymtap.proxy.diagnose.answers import read_answer
+from gymtap.proxy.diagnose.evidence import Seen
+from gymtap.proxy.diagnose.rule import Rule, Sight, Strength, View, exchange_sight, said
+from gymtap.schemas import Call, Layer, LeafKind, Severity
+
+_VERDICT = re.compile(
+    r"\[\[.{1,40}?\]\]|\\boxed|\b(?:yes|no|true|false|correct|incorrect|pass|fail|equal|score|rating|verdict|grade)\b|\b\d+(?:\.\d+)?\b", re.I
+)
+_GYM_CALLS = frozenset({Call.RUN, Call.RESPONSES, Call.AGENT_SESSION, Call.MODEL})
+
+
+def _bad_reward(view: View) -> Iterator[Sight]:
+    """A verify 200 without a usable reward."""
+    for exchange in view.material.of(Call.VERIFY):
+        if exchange.status is None or exchange.status >= 300 or exchange.response is None:
+            continue
+        reason = _why_no_reward(exchange)
+        if reason:
+            yield exchange_sight(view, exchange, f"200 {exchange.response[:200]}", reason, "/reward")
+
+
+def _why_no_reward(exchange: Seen) -> str | None:
+    body = exchange.response_json
+    if not isinstance(body, dict):
+        return "no JSON object"
+    if body.get("failure"):
+        return None
+    if "reward" not in body:
+        return "no reward"
+    reward = body["reward"]
+    if reward is None:
+        return "a null reward"
+    if isinstance(reward, bool) or not isinstance(reward, int | float):
+        return f"a reward that is {type(reward).__name__}, not a number"
+    return None if math.isfinite(reward) else f"a reward of {reward}"
+
+
+def _bad_reward_told(view: View) -> Iterator[Sight]:
+    for number, row in enumerate(view.material.results):
+        if "reward" in row and not row.get("_ng_failure_class"):
+            reward = row["reward"]
+            usable = isinstance(reward, int | float) and not isinstance(reward, bool) and math.isfinite(reward)
+            if not usable:
+                yield Sight("result", f"result {number}", f"reward is {reward!r}", number, f"a reward of {reward!r}", "/reward")
+
+
+def _lost_body(view: View) -> Iterator[Sight]:
+    """A verify 500 whose body hides a judge's failure that the exchanges show."""
+    for exchange in view.material.of(Call.VERIFY, Call.SEED_SESSION, Call.TOOL):
+        if (exchange.status or 0) < 500 or exchange.unwrapped.wrappers:
+            continue
+        inner = _innermost_failed(view, exchange)
+        if inner is not exchange and 400 <= (inner.status or 0) < 500:
+            text = f"{exchange.path} said {exchange.unwrapped.leaf.text[:80]!r}; {inner.boundary} had said {_leaf(inner)}"
+            yield exchange_sight(view, exchange, text, _leaf(inner))
+
+
+def _innermost_failed(view: View, exchange: Seen) -> Seen:
+    while below := [child for child in view.tree.children[exchange.id] if child.failed]:
+        exchange = below[0]
+    return exchange
+
+
+def _leaf(exchange: Seen) -> str:
+    leaf = exchange.unwrapped.leaf
+    return (leaf.message or leaf.text)[:160]
+
+
+def _judge_overflow(view: View) -> Iterator[Sight]:
+    for failure in view.exchange_failures:
+        if failure.judge and failure.exchange and re.search(r"context length|max_tokens|context window|too long", failure.said, re.I):
+            yield exchange_sight(view, failure.exchange, failure.said[:300])
+
+
+def _judge_rejected(view: View) -> Iterator[Sight]:
+    """A judge's 4xx that is neither its key nor its rate."""
+    for failure in view.exchange_failures:
+        if failure.judge and failure.exchange and failure.status in {400, 404, 405, 409, 413, 415, 422}:
+            yield exchange_sight(view, failure.exchange, f"{failure.status} {failure.said[:300]}", failure.said.partition("\n")[0][:160])
+
+
+def _judge_unparseable(view: View) -> Iterator[Sight]:
+    """A judge's answer without any verdict in it, empty or cut, for a row that got no reward from it."""
+    if any(e.failed for e in view.material.exchanges if e.judge):
+        return
+    if not _scored_zero(view):
+        return
+    for exchange in view.material.of(Call.JUDGE, Call.MODEL, Call.PROVIDER, judge=True):
+        answer = read_answer(exchange.response_json)
+        asked = _asked_for(exchange)
+        if answer is None or any(child.judge for child in view.tree.children[exchange.id]):
+            continue
+        wanted = asked and not any(option in answer.text for option in asked)
+        if wanted or not _VERDICT.search(answer.text) or answer.cut:
+            yield exchange_sight(view, exchange, f"judge said: {answer.text[:200]!r}", answer.text[:80] or "nothing")
+
+
+def _asked_for(exchange: Seen) -> list[str]:
+    """The verdict forms that the judge's prompt names, as `[[A=B]]`."""
+    return list(dict.fromkeys(re.findall(r"\[\[[^\[\]\n]{1,24}\]\]", exchange.request or "")))
+
+
+def _scored_zero(view: View) -> bool:
+    bodies = [e.response_json for e in view.material.of(Call.VERIFY)] + list(view.material.results)
+    rewards = [body.get("reward") for body in bodies if isinstance(body, dict) and "reward" in body]
+    return not rewards or any(not isinstance(reward, int | float) or reward <= 0 for reward in rewards)
+
+
+def _judge_swallowed(view: View) -> Iterator[Sight]:
+    """A verify 200 that itself says that its judge or its check failed, with a reward all the same."""
+    bodies: list[tuple[str, str, float, Any]] = [
+        ("exchange", e.id, float(view.tree.order(e)), e.response_json) for e in view.material.of(Call.VERIFY) if (e.status or 500) < 400
+    ]
+    bodies += [("result", f"result {n}", float(n), row) for n, row in enumerate(view.material.results)]
+    for source, where, order, body in bodies:
+        told = _tells_failure(body)
+        if told:
+            yield Sight(source, where, told[:300], order, told[:160])
+
+
+_FAILURE_FIELD = re.compile(r"(?:^|_)(?:error|exception|traceback|failure_reason|failure_kind|judge_error|parse_error|verifier_error)s?$")
+
+
+def _tells_failure(body: Any) -> str | None:
+    if not isinstance(body, dict) or body.get("reward") not in {0, 0.0}:
+        return None
+    for name, item in body.items():
+        if _FAILURE_FIELD.search(str(name)) and isinstance(item, str | dict | list) and item:
+            return f"{name}: {item}"
+    return None
+
+
+def _cookie_lost(view: View) -> Iterator[Sight]:
+    """A call to resources without the session cookie that seed_session had set, or with another one."""
+    seeds = [e for e in view.material.of(Call.SEED_SESSION) if "set-cookie" in e.response_headers]
+    if not seeds:
+        return
+    for exchange in view.material.of(Call.TOOL, Call.VERIFY):
+        before = [seed for seed in seeds if view.tree.order(seed) < view.tree.order(exchange)]
+        if before and not _carries(exchange, before[-1]):
+            yield exchange_sight(view, exchange, f"{exchange.path} without the cookie of seed_session", exchange.path)
+            return
+
+
+def _carries(exchange: Seen, seed: Seen) -> bool:
+    name = seed.response_headers["set-cookie"].partition("=")[0].strip()
+    return f"{name}=" in exchange.request_headers.get("cookie", "")
+
+
+def _state_flickers(view: View) -> Iterator[Sight]:
+    """The same call twice in a row in one session, answered differently: its state lives in another worker."""
+    calls = view.material.of(Call.TOOL)
+    for first, second in zip(calls, calls[1:], strict=False):
+        same = first.path == second.path and first.request == second.request
+        reads = re.search(r"get|read|list|show|query|status|count|view|fetch|state", first.path, re.I)
+        answered = (first.status or 500) < 400 and (second.status or 500) < 400
+        if same and reads and answered and first.response != second.response:
+            text = f"{first.path} answered {(first.response or '')[:60]} and then {(second.response or '')[:60]}"
+            yield exchange_sight(view, second, text, first.path)
+
+
+def _rejects_answer(view: View) -> Iterator[Sight]:
+    """A Gym server that does not take what the one below answered with 200: agent after verify, model after provider."""
+    for failure in view.exchange_failures:
+        exchange = failure.exchange
+        if exchange is None or failure.call not in _GYM_CALLS or (failure.status or 0) < 500:
+            continue
+        if re.search(r"validation errors? for \w+|ResponseValidationError|literal_error|union_tag", failure.said):
+            yield exchange_sight(view, exchange, failure.said[:300], failure.said.partition("\n")[0][:160])
+
+
+def _null_details(view: View) -> Iterator[Sight]:
+    """A model server that rejects a null or missing part of a provider's usage or envelope."""
+    for failure in view.exchange_failures:
+        exchange = failure.exchange
+        if exchange is None or failure.call not in {Call.MODEL, Call.JUDGE} or (failure.status or 0) < 500:
+            continue
+        text = exchange.unwrapped.leaf.text
+        places = re.findall(r"(?m)^([a-z_][\w.]*)\n\s+(?:Input|Field)", text)
+        if places and all(not place.startswith("output") for place in places):
+            yield exchange_sight(view, exchange, text[:300], ", ".join(places[:4]))
+
+
+def _gym_raised(view: View) -> Iterator[Sight]:
+    """An exception of a Gym server itself, with nothing failing below it."""
+    for failure in view.exchange_failures:
+        exchange = failure.exchange
+        if exchange is None or failure.call not in {*_GYM_CALLS, Call.VERIFY, Call.SEED_SESSION, Call.CLOSE_SESSION, Call.AGGREGATE, Call.JUDGE}:
+            continue
+        if (failure.status or 0) >= 500 and failure.status not in {502, 503, 504}:
+            yield exchange_sight(view, exchange, failure.said[:300] or "an empty body", f"{exchange.callee} on {exchange.path}: {_leaf(exchange)}")
+
+
+def _seed_missing(view: View) -> Iterator[Sight]:
+    for failure in view.exchange_failures:
+        if failure.exchange and re.search(r"session(?:_id)?[^\n]{0,40}(?:not found|expired|unknown|missing|does not exist)|no session|KeyError\('[0-9a-f-]{32,36}'\)", failure.said, re.I):
+            yield exchange_sight(view, failure.exchange, failure.said[:200], failure.exchange.path)
+
+
+def _typed_failure(view: View) -> Iterator[Sight]:
+    """A typed environment's 200 with `failure`."""
+    for exchange in view.material.exchanges:
+        if exchange.status == 200 and exchange.unwrapped.leaf.kind is LeafKind.FAILURE and exchange.call in {Call.RUN, Call.VERIFY, Call.AGENT_SESSION}:
+            yield exchange_sight(view, exchange, _leaf(exchange), _leaf(exchange))
+
+
+def _tool_raised(view: View) -> Iterator[Sight]:
+    for failure in view.exchange_failures:
+        if failure.call is Call.TOOL and failure.exchange and (failure.status or 0) >= 500:
+            yield exchange_sight(view, failure.exchange, f"{failure.status} {failure.said[:200]}", failure.exchange.path.rsplit("/", 1)[-1])
+
+
+def _not_raised(view: View) -> Iterator[Sight]:
+    """A Gym server that answered 200 although what it needed failed, and that is no swallowed overflow."""
+    for failure in view.exchange_failures:
+        if failure.swallowed and failure.exchange and failure.call in {Call.VERIFY, Call.SEED_SESSION, Call.MODEL, Call.RESPONSES, Call.PROVIDER}:
+            yield exchange_sight(view, failure.exchange, f"{failure.status} {failure.said[:200]}", failure.said.partition("\n")[0][:120])
+
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        id="verifier.bad_reward",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="verify 200 whose reward is missing, null, not finite or not a number",
+        sees=_bad_reward,
+        cause="The verifier answered 200 with {what}; the agent that refuses it is not at fault.",
+        next_action="Make verify return a finite number in `reward` on every path, and run the row's verify again.",
+        source="Gym 0.7.0 SimpleAgentVerifyResponse",
+        strength=Strength.PROVEN,
+        failure_kind="verifier_error",
+    ),
+    Rule(
+        id="verifier.bad_reward_told",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A collected row without a usable reward",
+        sees=_bad_reward_told,
+        cause="The row ended with {what}.",
+        next_action="Make verify return a finite number in `reward` on every path.",
+        source="Gym rollouts",
+        failure_kind="verifier_error",
+    ),
+    Rule(
+        id="verifier.lost_body",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A resources server's 500 that does not carry the 4xx of the call below it",
+        sees=_lost_body,
+        cause="The server calls with a bare raise_for_status, so the real answer of its judge is in no log: {what}.",
+        next_action="Use nemo_gym.server_utils.raise_for_status there, and repair what the recorded inner answer says.",
+        source="Gym 0.7.0: only its own raise_for_status keeps the body",
+        strength=Strength.PROVEN,
+        runner_up=Layer.CONFIG,
+        failure_kind="verifier_error",
+    ),
+    Rule(
+        id="verifier.judge_overflow",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A judge's words that its prompt does not fit",
+        sees=_judge_overflow,
+        cause="What the verifier sent does not fit the judge's context, and the empty verdict was scored.",
+        next_action="Shorten the answer before judging, or serve the judge with a longer context; score these rows again.",
+        source="Gym 0.7.0 vllm_model swallows context errors, the judge's too",
+        strength=Strength.PROVEN,
+        runner_up=Layer.DATA_SCHEMA,
+        failure_kind="judge_failed",
+    ),
+    Rule(
+        id="verifier.judge_unparseable",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A judge's answer without a verdict, for a row with no reward",
+        sees=_judge_unparseable,
+        cause="The judge's answer holds no verdict that the verifier reads ({what}), and the row was scored 0.",
+        next_action="Give the judge room to finish, make its form strict or the parser lenient, and count unparseable apart from wrong.",
+        source="Gym judges' parsers fall back to 0",
+        strength=Strength.PROVEN,
+        failure_kind="judge_unparseable",
+        runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="verifier.judge_rejected",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A judge's 4xx",
+        sees=_judge_rejected,
+        cause="The judge refused what the verifier asked: {what}.",
+        next_action="Correct the judge's parameters or address in the resources server's configuration, then score again.",
+        source="HTTP 4xx",
+        strength=Strength.STATUS,
+        runner_up=Layer.CONFIG,
+        failure_kind="judge_failed",
+    ),
+    Rule(
+        id="verifier.masked",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A reward of 0 beside fields that tell of an error",
+        sees=_judge_swallowed,
+        cause="An error in the verifier was turned into reward 0: {what}.",
+        next_action="Let the verifier fail such rows instead of scoring them, and leave them out of the mean.",
+        source="except-and-return-0 in resources servers",
+        strength=Strength.STATUS,
+        runner_up=Layer.INFRA,
+        failure_kind="verifier_error",
+    ),
+    Rule(
+        id="verifier.cookie_lost",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A call to resources without the session cookie that seed_session set",
+        sees=_cookie_lost,
+        cause="The session cookie was lost before {what}, so it worked on a fresh, empty session.",
+        next_action="Pass cookies=request.cookies on every call and take the ones that come back.",
+        source="Gym sessions are Starlette cookies, moved by hand",
+        strength=Strength.NAMED,
+        failure_kind="session_lost",
+    ),
+    Rule(
+        id="verifier.state_flickers",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="The same read in one session, answered differently",
+        sees=_state_flickers,
+        cause="The session's state depends on which worker answers {what}: it is kept in a worker's memory.",
+        next_action="Run that resources server with one worker, or keep its state where all workers see it.",
+        source="uvicorn workers do not share memory",
+        strength=Strength.PROVEN,
+        failure_kind="session_lost",
+        runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="verifier.session_unknown",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="Words that a session is not known",
+        sees=_seed_missing,
+        cause="The resources server does not know the session of {what}: seed_session, the cookie or the worker is another one.",
+        next_action="See whether seed_session ran for this row and whether its cookie came along; use one worker for in-memory state.",
+        source="Gym sessions",
+        failure_kind="session_lost",
+    ),
+    Rule(
+        id="model.null_envelope",
+        layer=Layer.MODEL_SERVING,
+        needs="A model server's validation error about the provider's envelope, not its output items",
+        sees=_null_details,
+        cause="The provider's answer lacks parts that Gym's model server requires: {what}.",
+        next_action="Fill them in where the provider or its proxy makes the answer, or use a Gym whose adapter takes null there.",
+        source="LiteLLM's Responses bridge sends null usage details",
+        strength=Strength.PROVEN,
+        runner_up=Layer.VERIFIER_RUNTIME,
+    ),
+    Rule(
+        id="verifier.rejects_answer",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A Gym server's validation error about what the server below answered with 200",
+        sees=_rejects_answer,
+        cause="A Gym server does not take an answer that is whole on the wire: {what}.",
+        next_action="Use a Gym whose models know this type, or switch off what produces it (hosted tools, extra items).",
+        source="Gym 0.7.0 response models are closed unions",
+        strength=Strength.NAMED,
+        runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="verifier.typed_failure",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="200 with `failure`",
+        sees=_typed_failure,
+        cause="The environment reports a failure of its own: {what}.",
+        next_action="Read failure_kind and stage in the body, and the environment server's log at that time.",
+        source="Gym 0.7.0 EpisodeFailure",
+        strength=Strength.STATUS,
+    ),
+    Rule(
+        id="verifier.tool_raised",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="5xx from a tool",
+        sees=_tool_raised,
+        cause="The tool {what} raised; its error was fed to the model as the tool's output.",
+        next_action="Read the resources server's traceback for this call, and leave such rows out of the mean.",
+        source="Gym pastes a tool's error body into function_call_output",
+        strength=Strength.STATUS,
+        failure_kind="verifier_error",
+        runner_up=Layer.INFRA,
+    ),
+    Rule(
+        id="verifier.raised",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A Gym server's 500 with nothing failing below it",
+        sees=_gym_raised,
+        cause="The Gym server raised: {what}.",
+        next_action="Read that server's traceback; run the row's call again against it alone.",
+        source="Gym 0.7.0 exception middleware answers 500 with repr(exception)",
+        strength=Strength.STATUS,
+        failure_kind="verifier_error",
+        runner_up=Layer.DATA_SCHEMA,
+    ),
+    Rule(
+        id="verifier.verify_4xx",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A 4xx other than 422 from verify or seed_session",
+        sees=said(calls=frozenset({Call.VERIFY, Call.SEED_SESSION, Call.CLOSE_SESSION, Call.AGGREGATE}), statuses=range(400, 500), sources=("exchange",)),
+        cause="The resources server refused the call: {what}.",
+        next_action="Read why in its body and its code; a dependency's status is passed on here, most often.",
+        source="FastAPI HTTPException",
+        strength=Strength.FALLBACK,
+        failure_kind="verifier_error",
+        runner_up=Layer.DATA_SCHEMA,
+    ),
+    Rule(
+        id="verifier.pickled",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="An exception that cannot be pickled",
+        sees=said(r"can(?:not|'t) pickle|picklingerror|unpickl|raytaskerror[^\n]{0,60}(?:pickle|serializ)|could not serialize"),
+        cause="An exception that cannot be pickled hid the real one while it crossed a process: {what}.",
+        next_action="Look for the first failure before it (the exchange, or `/run failed`), and wrap exceptions before they cross Ray.",
+        source="aiohttp exceptions hold multidicts; Ray pickles exceptions",
+    ),
+    Rule(
+        id="verifier.log_exception",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A traceback in a server's log that no other rule knows",
+        sees=said(
+            r"^Traceback[\s\S]*?(?P<what>(?:\w+\.)*\w*(?:Error|Exception)\b[^\n]{0,160})\s*\Z|Caught an exception printed above in (?P<_s>[^\n]{0,80})",
+            sources=("log",),
+            unless=r"CancelledError|KeyboardInterrupt|SystemExit|ClientResponseError: 500|GeneratorExit|InvalidStateError",
+        ),
+        cause="Code of a server raised: {what}.",
+        next_action="Read the traceback's last frame in that server and the request that led there.",
+        source="Python tracebacks",
+        strength=Strength.FALLBACK,
+        failure_kind="verifier_error",
+    ),
+    Rule(
+        id="verifier.dependency",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A module, program or sandbox that a server needs and lacks",
+        sees=said(
+            r"modulenotfounderror[^\n]{0,120}|importerror[^\n]{0,120}|no module named '?(?P<what>[\w.]+)|command not found|"
+            r"sandbox[^\n]{0,60}(?:failed|error|not (?:ready|available|found)|unavailable)|executable[^\n]{0,40}not found|"
+            r"nltk[^\n]{0,40}not found|shared librar(?:y|ies)[^\n]{0,60}cannot"
+        ),
+        cause="A server lacks something that it runs with: {what}.",
+        next_action="Install it in that server's own environment or image, on every node, and start again.",
+        source="Python import and shell messages",
+        runner_up=Layer.INFRA,
+    ),
+    Rule(
+        id="verifier.swallowed",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A failed call under a call that answered well",
+        sees=_not_raised,
+        cause="A failure was swallowed and the row was scored all the same: {what}.",
+        next_action="Do not count this row; let the caller fail when what it needs fails.",
+        source="Gym 0.7.0 swallows some provider errors",
+        strength=Strength.FALLBACK,
+        runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="verifier.run_failed",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="Only outer 500s, with no body of what failed",
+        sees=said(
+            r"/run failed status=\d+|ClientResponseError: 500|None of the \d+ dispatched rollouts produced|rollout dropped from the score|"
+            r"500, message='Internal Server Error'",
+            sources=("log", "result", "row"),
+        ),
+        cause="Only outer errors are known; the inner one is in none of what was given.",
+        next_action="Run one such row through gymtap, which keeps the inner body, or with ++global_aiohttp_client_request_debug=True.",
+        source="Gym 0.7.0 collector",
+        strength=Strength.NOISE,
+        severity=Severity.WARNING,
+    ),
+)
