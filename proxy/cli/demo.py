@@ -9,6 +9,8 @@ from gymtap.proxy.cli import screen
 from gymtap.proxy.cli.options import JsonOption
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from gymtap.proxy.store import Capture
 
 ROW = "2.0"
@@ -46,16 +48,18 @@ def _tour(capture: "Capture") -> None:
     from gymtap.proxy.cli.show import show_exchange  # noqa: PLC0415 - only where it is drawn
     from gymtap.proxy.cli.tree import see, show_tree  # noqa: PLC0415 - only where it is drawn
 
-    _typed("gymtap rows")
-    show_rows(capture, sorted(capture.rows(), key=lambda row: row.key.task or 0))
-    _typed(f"gymtap tree {ROW}")
-    show_tree(seen := see(capture, ROW))
+    out = screen.out()
+    _typed(out, "gymtap rows")
+    show_rows(out, capture, sorted(capture.rows(), key=lambda row: row.key.task or 0))
+    _typed(out, f"gymtap tree {ROW}")
+    show_tree(out, seen := see(capture, ROW))
     if (failure := seen.deepest_failure) is not None:
-        _typed(f"gymtap show {failure}")
-        show_exchange(capture, capture.exchange(failure))
+        _typed(out, f"gymtap show {failure}")
+        show_exchange(out, capture, capture.exchange(failure))
     screen.note(f"\nthe capture is {capture.path}")
-    screen.note("now yours: gymtap run -- gym eval run …")
+    screen.note("look around: gymtap rows, gymtap tree 9.0, gymtap tree 17.0")
+    screen.note("and in front of a run of yours: gymtap run -- gym eval run …")
 
 
-def _typed(command: str) -> None:
-    screen.out().print(f"\n$ {command}", style="bold cyan")
+def _typed(out: "Console", command: str) -> None:
+    out.print(f"\n$ {command}", style="bold")

@@ -10,6 +10,8 @@ from gymtap.proxy.cli import screen
 from gymtap.proxy.cli.options import CaptureArgument, JsonOption
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from gymtap.proxy.store import Capture
     from gymtap.schemas import Row
 
@@ -61,7 +63,7 @@ def _rows(
     if as_json:
         screen.write_json(_document(opened, found[:limit]))
         return
-    show_rows(opened, found[:limit])
+    show_rows(screen.out(), opened, found[:limit])
     if len(found) > len(found[:limit]):
         screen.note(f"{len(found) - len(found[:limit]):,} more without --limit")
     bad = next((row for row in found if row.state is RowState.FAILED), None)
@@ -82,14 +84,14 @@ def _document(capture: "Capture", rows: "list[Row]") -> dict[str, Any]:
     }
 
 
-def show_rows(capture: "Capture", rows: "list[Row]") -> None:
+def show_rows(out: "Console", capture: "Capture", rows: "list[Row]") -> None:
     """Draw rows, each with the innermost message of its failure; their sum goes to stderr."""
     from gymtap.proxy.cli.answers import row_message  # noqa: PLC0415 - only where it is drawn
     from gymtap.proxy.cli.rows_view import rows_summary, rows_table  # noqa: PLC0415 - only where it is drawn
 
     told = [row.model_copy(update={"error": row_message(capture, row)}) for row in rows]
     if told:
-        screen.out().print(rows_table(told, time.time_ns()))
+        out.print(rows_table(told, time.time_ns()))
     screen.note(rows_summary(told))
 
 

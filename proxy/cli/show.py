@@ -13,6 +13,7 @@ from gymtap.proxy.cli import screen
 from gymtap.proxy.cli.options import CaptureOption, JsonOption
 
 if TYPE_CHECKING:
+    from rich.console import Console
     from rich.rule import Rule
 
     from gymtap.proxy.cli.exchange_view import Side
@@ -54,7 +55,9 @@ def _show(
     elif as_json:
         screen.write_json(_document(opened, found))
     else:
-        show_exchange(opened, found, [name for name, wanted in sides.items() if wanted], headers=headers, full=full)
+        show_exchange(
+            screen.out(), opened, found, [name for name, wanted in sides.items() if wanted], headers=headers, full=full
+        )
 
 
 def _body(exchange: "Exchange", request: bool) -> "Body | None":
@@ -113,6 +116,7 @@ def _encoded(data: bytes | None) -> dict[str, str] | None:
 
 
 def show_exchange(
+    out: "Console",
     capture: "Capture",
     exchange: "Exchange",
     sides: Sequence[str] = ("request", "response"),
@@ -125,7 +129,7 @@ def show_exchange(
 
     from gymtap.proxy.cli import exchange_view as view  # noqa: PLC0415 - only where it is drawn
 
-    out, look = screen.out(), view.Look(headers, full)
+    look = view.Look(headers, full)
     lines: list[Text | Rule] = [*view.heading(exchange, time.time_ns())]
     for name in sides:
         side = _side(capture, exchange, name)

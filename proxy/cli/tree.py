@@ -10,6 +10,8 @@ from gymtap.proxy.cli import screen
 from gymtap.proxy.cli.options import CaptureOption, JsonOption
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from gymtap.proxy.cli.call_tree import CallTree, Node
     from gymtap.proxy.store import Capture
     from gymtap.schemas import Exchange, Row
@@ -35,7 +37,7 @@ def _tree(
     if as_json:
         screen.write_json(_document(opened, seen))
         return
-    show_tree(seen)
+    show_tree(screen.out(), seen)
     if (failure := seen.deepest_failure) is not None:
         screen.note(f"next: gymtap show {failure}")
 
@@ -114,11 +116,11 @@ def _branch(node: "Node") -> dict[str, Any]:
     return {"attempts": [one.id for one in node.attempts], "calls": [_branch(child) for child in node.children]}
 
 
-def show_tree(seen: Seen) -> None:
+def show_tree(out: "Console", seen: Seen) -> None:
     """Draw a heading and the tree."""
     from gymtap.proxy.cli.tree_view import TreeView, row_heading  # noqa: PLC0415 - only where it is drawn
 
-    out, now_ns = screen.out(), time.time_ns()
+    now_ns = time.time_ns()
     if seen.row is not None:
         out.print(row_heading(seen.row, now_ns, len(seen.exchanges)))
     out.print(TreeView(seen.tree, seen.messages, now_ns, seen.marked).drawn())
