@@ -1,0 +1,156 @@
+"""`gymtap check tools`, `gymtap check rows` and `gymtap engines`: contracts looked at before a rollout is spent.
+
+Exit status: 0 nothing wrong, 1 errors found, 2 it could not be looked at (a file, or an engine that is not there).
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gymtap.proxy.cli import screen
+from gymtap.proxy.cli.options import JsonOption
+from gymtap.proxy.core.errors import UsageError
+
+if TYPE_CHECKING:
+    from gymtap.proxy.check.engines import Engines
+    from gymtap.proxy.check.tool_check import ToolReport
+    from gymtap.proxy.check.vllm_rules import Route
+
+_ROUTES = ("auto", "strict_tool", "required_json", "response_format", "all")
+_BACKENDS = ("auto", "xgrammar", "guidance", "outlines")
+_CLEAN, _FINDINGS, _COULD_NOT = 0, 1, 2
+
+SourcesArgument = Annotated[
+    list[str], typer.Argument(metavar="FILE|CAPTURE...", help="JSON Lines, JSON, a folder of them, or a capture.")
+]
+EnginesOption = Annotated[
+    str | None,
+    typer.Option("--engines-python", metavar="PYTHON", help="An interpreter that has the engines, say vLLM's own."),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    check = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check data against the servers' rules.")
+    check.command("tools")(_tools)
+    app.add_typer(check, name="check")
+    engines = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The grammar engines that vLLM runs.")
+    engines.command("install")(_install)
+    engines.command("show")(_show)
+    app.add_typer(engines, name="engines")
+
+
+def _tools(
+    sources: SourcesArgument,
+    *,
+    backend: Annotated[str, typer.Option(help=f"vLLM's structured-output backend: {', '.join(_BACKENDS)}.")] = "auto",
+    path: Annotated[str, typer.Option(help=f"How schemas reach vLLM: {', '.join(_ROUTES)}.")] = "auto",
+    vllm: Annotated[str, typer.Option(metavar="VERSION", help="The vLLM release that will serve.")] = "0.32",
+    no_grammar: Annotated[bool, typer.Option("--no-grammar", help="Leave vLLM's engines out.")] = False,
+    engines_python: EnginesOption = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check every distinct tool and tool list: structure, JSON Schema, and vLLM's grammar verdict."""
+    from gymtap.proxy.check.requests import carriers  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.check.tool_check import ToolCheck  # noqa: PLC0415
+    from gymtap.proxy.check.vllm_rules import Backend  # noqa: PLC0415
+
+    _among("--backend", backend, _BACKENDS)
+    _about_version(vllm)
+    with _engines(engines_python) as engines:
+        check = ToolCheck(None if no_grammar else engines, Backend(backend), _routes(path))
+        for source in sources:
+            check.feed(carriers(Path(source)))
+    report = check.report
+    if as_json:
+        screen.write_json(report.as_json())
+    else:
+        _draw(report)
+    if report.not_run and not as_json:
+        screen.note("! not every verdict could be found out; `gymtap engines install` gets the engines, without torch")
+    raise typer.Exit(_status(report))
+
+
+def _status(report: "ToolReport") -> int:
+    if report.errors():
+        return _FINDINGS
+    return _COULD_NOT if report.not_run or report.unread else _CLEAN
+
+
+def _among(option: str, value: str, known: Sequence[str]) -> None:
+    if value not in known:
+        raise UsageError(f"{option} {value}: not one of {', '.join(known)}")
+
+
+def _routes(path: str) -> "tuple[Route, ...] | None":
+    from gymtap.proxy.check.vllm_rules import Route  # noqa: PLC0415 - quick `--help`
+
+    _among("--path", path, _ROUTES)
+    if path == "auto":
+        return None
+    return tuple(Route) if path == "all" else (Route(path),)
+
+
+def _about_version(wanted: str) -> None:
+    from gymtap.proxy.check.vllm_rules import RULES_VERSION  # noqa: PLC0415 - quick `--help`
+
+    if wanted != RULES_VERSION and not wanted.startswith(f"{RULES_VERSION}."):
+        screen.note(f"! the rules are those of vLLM {RULES_VERSION}; where {wanted} differs is not known here")
+
+
+def _engines(python: str | None) -> "Engines":
+    from gymtap.proxy.check.engines import Engines  # noqa: PLC0415 - quick `--help`
+
+    return Engines(python=python)
+
+
+def _draw(report: "ToolReport") -> None:
+    console = screen.out()
+    for met in report.findings:
+        _draw_finding(console, met.as_json())
+    for line in report.unread:
+        screen.note(f"! {line}")
+    for line in sorted(report.not_run):
+        screen.note(f"! not checked: {line}")
+    counts = f"{report.tools:,} tools in {report.requests:,} requests: {report.distinct_tools:,} distinct"
+    console.print(f"{counts}, {len(report.schemas):,} schemas, {report.errors():,} errors")
+
+
+def _draw_finding(console: Any, found: dict[str, Any]) -> None:
+    times = f" (and {found['count'] - 1:,} more)" if found["count"] > 1 else ""
+    styles = {"error": "bold red", "warning": "yellow", "note": "dim"}
+    console.print(f"{found['severity']:<8}", style=styles[found["severity"]], end="")
+    console.print(f"{found['rule']}  {found['message']}")
+    place = f"{found['where']}{times}  {found.get('pointer', '')}".rstrip()
+    console.print(f"        at {place}")
+    if "expected" in found:
+        console.print(f"        expected {found['expected']}")
+    if "found" in found:
+        console.print(f"        found {found['found']}")
+    if "fix" in found:
+        console.print(f"        fix: {found['fix']}", style="green")
+
+
+def _install(
+    version: Annotated[str, typer.Argument(metavar="[VLLM]", help="The vLLM release whose engines to get.")] = "0.32",
+    target: Annotated[Path | None, typer.Option(help="Where to; a private cache folder if left out.")] = None,
+) -> None:
+    """Install the engines of a vLLM release, without torch, apart from this environment."""
+    from gymtap.proxy.check.engines import install  # noqa: PLC0415 - quick `--help`
+
+    screen.note(f"the engines of vLLM {version} are in {install(version, target)}")
+    _show()
+
+
+def _show(engines_python: EnginesOption = None, *, as_json: JsonOption = False) -> None:
+    """Show which engines can be run, and their versions."""
+    with _engines(engines_python) as engines:
+        versions = engines.versions()
+    if as_json:
+        screen.write_json(versions)
+    else:
+        for name, version in versions.items():
+            screen.out().print(f"{name:<12}{version or 'missing: gymtap engines install'}")
+    raise typer.Exit(_CLEAN if all(versions.values()) else _COULD_NOT)
