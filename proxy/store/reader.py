@@ -43,6 +43,8 @@ from gymtap.schemas import (
     TransportErrorKind,
 )
 
+_MAGIC = b"SQLite format 3\0"
+
 _DIED = TransportError(kind=TransportErrorKind.TAP_STOPPED, message="the tap died while this was open")
 
 _EXCHANGE = """
@@ -552,8 +554,12 @@ def _decompress(source: _Source, data: bytes) -> bytes:
 
 def _is_ready(file: Path) -> bool:
     """Whether a writer has written its first transaction. Raises CaptureError for what is not ours, or is newer."""
-    if file.stat().st_size == 0:
+    with file.open("rb") as content:
+        magic = content.read(len(_MAGIC))
+    if not magic:
         return False
+    if magic != _MAGIC:
+        raise CaptureError(f"{file}: not a capture, or damaged: it is no SQLite file", "`gymtap captures` lists them")
     try:
         with closing(_connect(file)) as connection:
             tables = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}

@@ -135,6 +135,7 @@ class CaptureWriter:
         self._change = count(1)
         self._heartbeat_ns = 0
         self._failing = ""
+        self._closed = False
 
     @classmethod
     def create(
@@ -363,8 +364,11 @@ class CaptureWriter:
     def close(self) -> None:
         """Write what is left and say that the capture ended well. What cannot be written now is lost, and counted.
 
-        Exchanges that are still open end here, as `tap_stopped`.
+        Exchanges that are still open end here, as `tap_stopped`. Closing again does nothing.
         """
+        if self._closed:
+            return
+        self._closed = True
         for entry in self._entries.values():
             if entry.state is State.OPEN:
                 entry.flow.error, entry.state = _STOPPED, State.FAILED
