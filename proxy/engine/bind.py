@@ -37,6 +37,13 @@ def bind(host: str, port: int) -> socket.socket:
     return sock
 
 
+def as_tcp(sock: socket.socket) -> socket.socket:
+    """The same socket, known as TCP: asyncio sets TCP_NODELAY only on what it knows to be TCP. `sock` is detached."""
+    same = socket.socket(sock.family, sock.type, socket.IPPROTO_TCP, fileno=sock.detach())
+    same.setblocking(False)
+    return same
+
+
 def _refused(host: str, port: int, error: OSError) -> ListenError:
     if error.errno != errno.EADDRINUSE:
         return ListenError(f"cannot listen on {host}:{port}: {error.strerror}", "choose another address or port")

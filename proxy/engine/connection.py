@@ -97,6 +97,7 @@ class Boundary:
     next_number: Callable[[], int]
     prefix: str
     links: set["Link"] = field(default_factory=set)
+    closed: bool = False
 
 
 @dataclass(slots=True)
@@ -140,13 +141,17 @@ class Link(asyncio.Protocol):
         self._client.set_write_buffer_limits(high=HOLD_BYTES)
         self._client_address = _address(self._client)
         self._boundary.links.add(self)
+        if self._boundary.closed:
+            self.stop()  # accepted just before the port was closed
 
     def data_received(self, data: bytes) -> None:
         """Relay what can be relayed now."""
+        if self._over:
+            return
         if self._tunnel:
             self._to_upstream(data)
             self._steer()
-        elif not self._over:
+        else:
             self._inbox = self._inbox + data if self._inbox else data
             self._pump()
 
@@ -325,7 +330,7 @@ class Link(asyncio.Protocol):
                 server_hostname=boundary.host if tls else None,
                 ssl_handshake_timeout=_NO_TIME_OUT_S if tls else None,
             )
-        except OSError as error:
+        except (OSError, ValueError) as error:  # ValueError: a name that cannot be one
             self._connecting = None
             self._upstream_lost(_connect_error(error, boundary.host), reset=True)
 
@@ -573,11 +578,13 @@ def _reset(transport: asyncio.Transport) -> None:
     transport.abort()
 
 
-def _connect_error(error: OSError, host: str) -> TransportError:
+def _connect_error(error: OSError | ValueError, host: str) -> TransportError:
     if isinstance(error, ssl.SSLError):
         return TransportError(kind=TransportErrorKind.TLS, message=explain(error, host))
-    if isinstance(error, socket.gaierror):
-        return TransportError(kind=TransportErrorKind.UNREACHABLE, message=f"{host} does not resolve: {error.strerror}")
+    if isinstance(error, socket.gaierror | ValueError):
+        return TransportError(
+            kind=TransportErrorKind.UNREACHABLE, message=f"{host} does not resolve: {_one_line(error)}"
+        )
     if isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
         return TransportError(kind=TransportErrorKind.RESET, message=_one_line(error))
     # Several addresses tried: asyncio joins their errors into one text without a number.

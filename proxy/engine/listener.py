@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.core.events import Tape
-from gymtap.proxy.engine.bind import BACKLOG, bind
+from gymtap.proxy.engine.bind import BACKLOG, as_tcp, bind
 from gymtap.proxy.engine.connection import Boundary, Causality, Clock, Link
 from gymtap.proxy.engine.heads import HeadReader
 from gymtap.proxy.engine.tls import tls_context
@@ -33,10 +33,19 @@ class Listener:
 
     async def close(self) -> None:
         """Accept no more and abort what is open; those exchanges end as `tap_stopped`. Twice is harmless."""
+        self._boundary.closed = True
+        await self._stop_accepting()
         self._accepting.close()
         for link in list(self._boundary.links):
             link.stop()
         await self._accepting.wait_closed()
+
+    async def _stop_accepting(self) -> None:
+        """Let connections that are being accepted arrive: asyncio would forget them, open, when its server closes."""
+        for sock in self._accepting.sockets:
+            asyncio.get_running_loop().remove_reader(sock.fileno())
+        for _ in range(2):  # a turn for asyncio to make the transport, one to tell the link
+            await asyncio.sleep(0)
 
 
 class Engine:
@@ -78,7 +87,7 @@ class Engine:
         upstream_host, upstream_port = _http_address(server.upstream, schemes=("http", "https"))
         secure = urlsplit(server.upstream).scheme == "https"
         trust = (tls or tls_context()) if secure else None
-        listening = await loop.run_in_executor(None, bind, host, port) if sock is None else sock
+        listening = await loop.run_in_executor(None, bind, host, port) if sock is None else as_tcp(sock)
         boundary = Boundary(
             server=server.model_copy(update={"listen": _url(host, listening.getsockname()[1])}),
             causality=causality,

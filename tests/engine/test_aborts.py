@@ -42,15 +42,16 @@ async def test_a_refusal_at_every_address_of_a_name_is_a_refusal(lab):
     assert (await tap.tape.ended()).error.kind is TransportErrorKind.REFUSED
 
 
-async def test_a_name_that_does_not_resolve_is_unreachable(lab):
-    tap = await lab.tap("http://no-such-host.invalid:1")
+@pytest.mark.parametrize("host", ["no-such-host.invalid", "no..host", "x" * 64])
+async def test_a_name_that_does_not_resolve_is_unreachable(lab, host):
+    tap = await lab.tap(f"http://{host}:1")
     reader, writer = await tap.connect()
     writer.write(GET)
     with pytest.raises(ConnectionResetError):
         await reader.read()
     error = (await tap.tape.ended()).error
     assert error.kind is TransportErrorKind.UNREACHABLE
-    assert "no-such-host.invalid does not resolve" in error.message
+    assert f"{host} does not resolve" in error.message
 
 
 @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 2", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf"])

@@ -4,6 +4,7 @@ import asyncio
 import socket
 import subprocess
 import sys
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -80,17 +81,42 @@ async def test_what_is_no_address_is_refused(listen, upstream):
         await Engine(Tape(0)).listen(Server(name="x", listen=listen, upstream=upstream))
 
 
-async def test_a_socket_that_listens_already_is_taken_over():
+async def test_a_socket_that_listens_already_is_taken_over(lab):
+    """With TCP_NODELAY on what it accepts, which it does not have of itself."""
+    asked = asyncio.Event()
+
+    async def upstream(reader, writer):
+        asked.set()
+        await reader.read()
+
     sock = socket.create_server(("127.0.0.1", 0))
     port = sock.getsockname()[1]
     engine = Engine(Tape(0))
-    listener = await engine.listen(
-        Server(name="x", listen="http://127.0.0.1:0", upstream="http://127.0.0.1:1"), sock=sock
-    )
+    url = f"http://127.0.0.1:{await lab.serve(upstream)}"
+    listener = await engine.listen(Server(name="x", listen="http://127.0.0.1:0", upstream=url), sock=sock)
     assert listener.server.listen == f"http://127.0.0.1:{port}"
     _, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.close()
+    writer.write(b"GET / HTTP/1.1\r\n\r\n")
+    await asked.wait()
+    (link,) = listener._boundary.links
+    assert link._client.get_extra_info("socket").getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
     await engine.close()
+    writer.close()
+
+
+async def test_closing_does_not_wait_for_a_client_that_just_came():
+    """However far its connection got; it is reset, and closing returns."""
+    for turns in range(6):
+        engine = Engine(Tape(0))
+        server = Server(name="x", listen="http://127.0.0.1:0", upstream="http://127.0.0.1:1")
+        listener = await engine.listen(server)
+        with socket.create_connection(("127.0.0.1", urlsplit(listener.server.listen).port)) as client:
+            client.setblocking(False)
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            await engine.close()
+            with pytest.raises(ConnectionResetError):
+                await asyncio.get_running_loop().sock_recv(client, 1)
 
 
 async def test_one_boundary_can_be_closed_and_opened_again():

@@ -1,5 +1,6 @@
 """TLS upstreams: trusted when an authority vouches for the name, and a plain word when none does."""
 
+import asyncio
 import datetime as dt
 import ipaddress
 import ssl
@@ -82,6 +83,48 @@ async def test_an_upstream_that_a_given_authority_vouches_for_is_called(lab, aut
     writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
     assert (await reader.readuntil(b"hi")).startswith(b"HTTP/1.1 200 OK")
     assert (await tap.tape.ended()).error is None
+
+
+@pytest.mark.parametrize(
+    ("head", "kind"),
+    [
+        (b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nhalf", TransportErrorKind.CLOSED),
+        (b"HTTP/1.1 200 OK\r\n\r\nhalf", None),
+    ],
+)
+async def test_an_upstream_that_closes_over_tls_closes(lab, authority, head, kind):
+    async def close_early(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(head)
+
+    ca_file, good, _ = authority
+    tap = await lab.tap(f"https://localhost:{await lab.serve(close_early, tls=good)}", tls=tls_context(ca_file))
+    reader, writer = await tap.connect()
+    writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    assert await reader.read() == head
+    error = (await tap.tape.ended()).error
+    assert (error and error.kind) == kind
+
+
+async def test_a_client_that_goes_is_gone_over_tls_too(lab, authority):
+    asked, gone = asyncio.Event(), asyncio.Event()
+
+    async def wait(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        asked.set()
+        try:
+            await reader.read()
+        finally:
+            gone.set()
+
+    ca_file, good, _ = authority
+    tap = await lab.tap(f"https://localhost:{await lab.serve(wait, tls=good)}", tls=tls_context(ca_file))
+    _, writer = await tap.connect()
+    writer.write(b"GET / HTTP/1.1\r\nHost: h\r\n\r\n")
+    await asked.wait()
+    writer.close()
+    await gone.wait()
+    assert (await tap.tape.ended()).error.kind is TransportErrorKind.CLIENT_GONE
 
 
 async def test_an_unknown_authority_is_refused_with_the_way_out(lab, authority):
