@@ -137,6 +137,7 @@ class Resolver:
         node = self._nodes.get(flow.id)
         if node is None:
             return
+        node.fresh = False
         node.failed = flow.error is not None or (flow.status or 0) >= 400
         if node.call not in ROWLESS_CALLS:
             self._read_answer(node, flow)
@@ -210,6 +211,8 @@ class Resolver:
         rows = self._rows.matching(stated)
         if len(rows) > 1 and node.kind is ServerKind.AGENT:
             rows = [row for row in rows if row.key.agent == node.server] or rows
+        if not rows and not stated.is_row:
+            return
         if not rows:
             rows = [self._rows.add(stated.key(self._runs.current(stated.agent)))]
         if len(rows) == 1:

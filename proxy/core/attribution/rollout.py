@@ -9,17 +9,22 @@ from typing import Any, NamedTuple
 
 from gymtap.schemas import RowKey
 
-_INDICES = re.compile(r"(\d{1,18})-(\d{1,18})(?:-a(\d{1,9}))?")
+_PATH = re.compile(r"(?:(\d{1,18})-(\d{1,18})|(.+?))(?:-a(\d{1,9}))?")
 
 
 class Stated(NamedTuple):
-    """What was stated. None means: not stated. `attempt` is then the first (0)."""
+    """What was stated. None means: not stated. `attempt` is then the first (0).
+
+    `path` is the id of a path as it is: which row it means only the rows can tell, because an explicit id may look like
+    indices.
+    """
 
     task: int | None = None
     rollout: int | None = None
     attempt: int | None = None
     rollout_id: str | None = None
     agent: str | None = None
+    path: str | None = None
 
     @property
     def is_row(self) -> bool:
@@ -45,12 +50,23 @@ class Stated(NamedTuple):
 
 
 def from_path(rollout: str) -> Stated:
-    """Read the id of an `/ng-rollout/<id>` prefix: `<task>-<rollout>[-a<attempt>]`, or an explicit id (Gym 0.7)."""
-    match = _INDICES.fullmatch(rollout)
+    """Read the id of an `/ng-rollout/<id>` prefix as Gym 0.7 makes it.
+
+    It is the explicit id, or else `<task>-<rollout>`, and `-a<attempt>` behind it from the second attempt on.
+    """
+    match = _PATH.fullmatch(rollout)
     if match is None:
-        return Stated(rollout_id=rollout)
-    attempt = match[3]
-    return Stated(int(match[1]), int(match[2]), None if attempt is None else int(attempt))
+        return Stated(rollout_id=_name(rollout), path=rollout)
+    attempt = None if match[4] is None else int(match[4])
+    if match[3] is not None:
+        return Stated(rollout_id=_name(match[3]), attempt=attempt, path=rollout)
+    return Stated(int(match[1]), int(match[2]), attempt, path=rollout)
+
+
+def path_of(key: RowKey) -> str:
+    """The id that Gym would put in a row's paths."""
+    name = key.rollout_id if key.rollout_id is not None else f"{key.task}-{key.rollout}"
+    return f"{name}-a{key.attempt}" if key.attempt else name
 
 
 def from_body(body: Any) -> Stated:
@@ -72,8 +88,9 @@ def _episode(episode: Any) -> Stated | None:
     rollout = _name(_field(episode, "rollout_id"))
     if rollout is None:
         return None
+    attempt = _index(_field(episode, "attempt"))
     stated = from_path(rollout)
-    return stated if stated.attempt is not None else stated._replace(attempt=_index(_field(episode, "attempt")))
+    return from_path(f"{rollout}-a{attempt}") if attempt and stated.attempt is None else stated
 
 
 def _field(value: Any, name: str) -> Any:

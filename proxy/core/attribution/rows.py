@@ -4,6 +4,7 @@ A row that is over stays findable until `limit` later ones are over too, because
 again, come after the end.
 """
 
+from gymtap.proxy.core.attribution import rollout
 from gymtap.proxy.core.attribution.rollout import Stated
 from gymtap.proxy.core.attribution.state import RowState
 from gymtap.schemas import RowKey
@@ -66,15 +67,15 @@ class Rows:
 
 
 def _names(key: RowKey) -> list[tuple[int | str | None, ...]]:
-    names: list[tuple[int | str | None, ...]] = []
-    if key.rollout_id is not None:
-        names.append((key.rollout_id,))
+    names: list[tuple[int | str | None, ...]] = [(rollout.path_of(key),)]
     if key.task is not None:
         names.append((key.task, key.rollout, key.attempt))
     return names
 
 
 def _stated_names(stated: Stated) -> list[tuple[int | str | None, ...]]:
+    if stated.path is not None:
+        return [(stated.path,)]
     return _names(stated.key(1)) if stated.is_row else []
 
 

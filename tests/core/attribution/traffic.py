@@ -74,7 +74,14 @@ class World:
         return f"{owner}={payload}.time.signature"
 
     def open(
-        self, to: Server, path: str, body: Any, row: Key | None, parent: Flow | None, cookies: str = "", attempt: int = 0
+        self,
+        to: Server,
+        path: str,
+        body: Any,
+        row: Key | None,
+        parent: Flow | None,
+        cookies: str = "",
+        attempt: int = 0,
     ) -> Flow:
         number = f"a{len(self.truth) + 1}"
         headers = (("content-type", "application/json"), *((("Cookie", cookies),) if cookies else ()))
