@@ -22,7 +22,7 @@ from gymtap.proxy.wiring.kinds import origin_kind, server_kind
 from gymtap.proxy.wiring.origin import Origin
 from gymtap.schemas import Server
 
-_HANDOVER_S = 3.0
+_HANDOVER_S = 2.0
 """How long a port's last owner, killed a moment ago, may take to be noticed before the next one is refused."""
 
 

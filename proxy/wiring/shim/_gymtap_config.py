@@ -8,6 +8,8 @@ no such name is Gym's main one, which serves the head.
 import os
 import sys
 
+_LOOPBACK = ("127.0.0.1", "localhost", "::1", "0.0.0.0")  # noqa: S104 - compared with, not bound
+
 
 def in_gym():
     """Whether this process runs Gym's code."""
@@ -80,9 +82,10 @@ def own_type():
 
 
 def is_gym_address(host, port):
-    """Whether the configuration names a server at that address."""
+    """Whether the configuration names a server at that address; loopback's names are one."""
+    names = _LOOPBACK if host in _LOOPBACK else (host,)
     return any(
-        str(entry.get("port")) == str(port) and str(entry.get("host")) == host for _, entry in servers().values()
+        str(entry.get("port")) == str(port) and str(entry.get("host")) in names for _, entry in servers().values()
     )
 
 

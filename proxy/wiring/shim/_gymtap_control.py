@@ -37,37 +37,39 @@ def _open(path, message):
         raise ControlError(f"the tap's control server at {address} does not answer ({error})") from None
 
 
-def _read(response, line):
+def _read(response, line, key):
+    """The reply, a dict that has `key`: whatever else may listen at that port does not answer so."""
     try:
         reply = json.loads(line)
     except ValueError:
-        raise ControlError("what answers at {} is not a tap".format(os.environ.get("GYMTAP_CONTROL"))) from None
-    if response.status != 200 or not isinstance(reply, dict):
-        reason = reply.get("error") if isinstance(reply, dict) else None
-        raise ControlError(reason or f"the tap answered {response.status}")
+        reply = None
+    if not isinstance(reply, dict) or not (key in reply or "error" in reply):
+        raise ControlError(f"what answers at {os.environ.get('GYMTAP_CONTROL')} is not a tap")
+    if response.status != 200 or key not in reply:
+        raise ControlError(reply.get("error") or f"the tap answered {response.status}")
     return reply
 
 
-def ask(path, message):
-    """POST `message` and return the reply, a dict. Raises ControlError."""
+def ask(path, message, key):
+    """POST `message` and return the reply, a dict that has `key`. Raises ControlError."""
     connection, response = _open(path, message)
     try:
-        return _read(response, response.read())
+        return _read(response, response.read(), key)
     except (OSError, http.client.HTTPException) as error:
         raise ControlError(f"the tap's control server broke off ({error})") from None
     finally:
         connection.close()
 
 
-def lease(path, message):
-    """POST `message`; return the reply's first line, a dict, and the response, which stays open.
+def lease(path, message, key):
+    """POST `message`; return the connection and the response, which stay open, once the reply has `key`.
 
     The tap holds what it granted for as long as this connection lives, so that the kernel gives it back
     however this process ends. Raises ControlError.
     """
     connection, response = _open(path, message)
     try:
-        reply = _read(response, response.readline())
+        _read(response, response.readline(), key)
     except (OSError, http.client.HTTPException) as error:
         connection.close()
         raise ControlError(f"the tap's control server broke off ({error})") from None
@@ -76,4 +78,4 @@ def lease(path, message):
         raise
     if connection.sock is not None:
         connection.sock.settimeout(None)
-    return reply, (connection, response)
+    return connection, response

@@ -101,8 +101,8 @@ def _asked(origin):
     try:
         message["caller_type"] = _gymtap_config.own_type()
         message["mentions"] = _gymtap_config.mentions(text(origin))
-        reply = _gymtap_control.ask("/route", message)
-        via, port = reply.get("via"), reply.get("port")
+        reply = _gymtap_control.ask("/route", message, "via")
+        via, port = reply["via"], reply.get("port")
     except Exception as error:  # noqa: BLE001 - the request goes on without the tap
         _gymtap_control.say_once(f"requests to {text(origin)} go straight and are not captured: {error}")
         return _STRAIGHT

@@ -70,7 +70,7 @@ class _Takeover:
             upstream = private.getsockname()[:2]
             message = {"name": name, "type": kind, "host": host, "port": port, "pid": os.getpid()}
             message.update(upstream_host=upstream[0], upstream_port=upstream[1], judges=_gymtap_config.judges())
-            _, self._lease = _gymtap_control.lease("/takeover", message)
+            self._lease = _gymtap_control.lease("/takeover", message, "granted")
         except BaseException:
             private.close()
             raise

@@ -7,6 +7,7 @@
 import json
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -52,7 +53,8 @@ def main():
             print(DIRECT.open(urls[0] + "/run", data=body, timeout=20).read().decode(), flush=True)
     finally:
         for process in processes:
-            process.kill()
+            process.send_signal(signal.SIGINT)
+        for process in processes:
             process.wait()
     return status
 
