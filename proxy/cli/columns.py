@@ -79,4 +79,5 @@ class Columns:
 def _wrapped(across: Across, console: Console, available: int) -> Iterator[Text]:
     room = max(available - len(across.guide), 1)
     for part in across.text.wrap(console, room):
+        part.rstrip()
         yield Text.assemble((across.guide, "dim"), part, no_wrap=True)

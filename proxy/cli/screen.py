@@ -20,17 +20,12 @@ def out() -> "Console":
     return _console(sys.stdout)
 
 
-def err() -> "Console":
-    """The console for everything that is not a result."""
-    return _console(sys.stderr)
-
-
 def _console(stream: TextIO) -> "Console":
-    from rich.console import Console  # noqa: PLC0415 - loaded only by commands that draw
+    from gymtap.proxy.cli.console import ResultConsole  # noqa: PLC0415 - loaded only by commands that draw
 
     boundless = not stream.isatty() and "COLUMNS" not in os.environ and "FORCE_COLOR" not in os.environ
     width = _UNLIMITED_COLUMNS if boundless else None
-    return Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    return ResultConsole(file=stream, width=width, highlight=False, markup=False, emoji=False)
 
 
 def rule_width(console: "Console") -> int:

@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _show(
-    exchange: Annotated[str, typer.Argument(help="An exchange's id, as in a42.")],
+    exchange: Annotated[str, typer.Argument(metavar="EXCHANGE", help="An exchange's id, as in a42.")],
     *,
     request: Annotated[bool, typer.Option("--request", help="Only the request.")] = False,
     response: Annotated[bool, typer.Option("--response", help="Only the response.")] = False,

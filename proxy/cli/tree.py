@@ -23,7 +23,9 @@ def register(app: typer.Typer) -> None:
 
 
 def _tree(
-    row: Annotated[str, typer.Argument(help="A row (12.3, 12.3a1, r2:12.3, @id, 12.3~agent) or an exchange in it.")],
+    row: Annotated[
+        str, typer.Argument(metavar="ROW", help="A row (12.3, 12.3a1, r2:12.3, @id, 12.3~agent) or an exchange in it.")
+    ],
     *,
     capture: CaptureOption = None,
     attempts: Annotated[bool, typer.Option("--attempts", help="Give every retry a line of its own.")] = False,

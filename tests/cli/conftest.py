@@ -1,7 +1,7 @@
 """Exchanges for tests, with as few words as possible, as session fixtures that give functions."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -176,3 +176,13 @@ def gymtap(home: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..
         return Said(code, out.decode(errors="surrogateescape"), err.decode())
 
     return call
+
+
+@pytest.fixture
+def live_writer(tmp_path: Path) -> Iterator[CaptureWriter]:
+    """Writes a capture that is not finished: what `_fill` says so far."""
+    writer = CaptureWriter.create(tmp_path / "live")
+    _fill(writer)
+    writer.commit()
+    yield writer
+    writer.close()
