@@ -17,24 +17,43 @@ _PROC = Path("/proc")
 _LISTENING = "0A"
 
 
-def bind(host: str, port: int) -> socket.socket:
-    """Bind and listen on `host`:`port` (0: any free one). Raises ListenError."""
+def bind(host: str, port: int) -> list[socket.socket]:
+    """Listen on every address of `host`, at one `port` (0: any free one), as a server of that host would.
+
+    Raises ListenError.
+    """
     try:
-        family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        sock = socket.socket(family, kind, protocol)
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise ListenError(
-            f"cannot listen on {host}:{port}: {error.strerror}", "name an address of this machine"
-        ) from None
+        raise _refused(host, port, error) from None
+    bound: list[socket.socket] = []
+    try:
+        for family, _, _, _, address in dict.fromkeys(infos):
+            bound += _bind_one(family, (address[0], port, *address[2:]), optional=bool(bound))
+            port = bound[0].getsockname()[1]
+    except OSError as error:
+        for sock in bound:
+            sock.close()
+        raise _refused(host, port, error) from None
+    return bound
+
+
+def _bind_one(family: int, address: tuple[str | int, ...], *, optional: bool) -> list[socket.socket]:
+    """One listening socket; none where it is `optional` and this machine does not have the address (IPv6, say)."""
+    sock = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         sock.bind(address)
         sock.listen(BACKLOG)
     except OSError as error:
         sock.close()
-        raise _refused(host, port, error) from None
+        if optional and error.errno in {errno.EADDRNOTAVAIL, errno.EAFNOSUPPORT}:
+            return []
+        raise
     sock.setblocking(False)
-    return sock
+    return [sock]
 
 
 def as_tcp(sock: socket.socket) -> socket.socket:

@@ -26,7 +26,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 class Listener:
     """One boundary's open port. `server.listen` has the real port."""
 
-    def __init__(self, boundary: Boundary, accepting: asyncio.Server) -> None:
+    def __init__(self, boundary: Boundary, accepting: list[asyncio.Server]) -> None:
         self.server: Server = boundary.server
         self._boundary = boundary
         self._accepting = accepting
@@ -35,15 +35,18 @@ class Listener:
         """Accept no more and abort what is open; those exchanges end as `tap_stopped`. Twice is harmless."""
         self._boundary.closed = True
         await self._stop_accepting()
-        self._accepting.close()
+        for accepting in self._accepting:
+            accepting.close()
         for link in list(self._boundary.links):
             link.stop()
-        await self._accepting.wait_closed()
+        for accepting in self._accepting:
+            await accepting.wait_closed()
 
     async def _stop_accepting(self) -> None:
         """Let connections that are being accepted arrive: asyncio would forget them, open, when its server closes."""
-        for sock in self._accepting.sockets:
-            asyncio.get_running_loop().remove_reader(sock.fileno())
+        for accepting in self._accepting:
+            for sock in accepting.sockets:
+                asyncio.get_running_loop().remove_reader(sock.fileno())
         for _ in range(2):  # a turn for asyncio to make the transport, one to tell the link
             await asyncio.sleep(0)
 
@@ -87,9 +90,9 @@ class Engine:
         upstream_host, upstream_port = _http_address(server.upstream, schemes=("http", "https"))
         secure = urlsplit(server.upstream).scheme == "https"
         trust = (tls or tls_context()) if secure else None
-        listening = await loop.run_in_executor(None, bind, host, port) if sock is None else as_tcp(sock)
+        listening = await loop.run_in_executor(None, bind, host, port) if sock is None else [as_tcp(sock)]
         boundary = Boundary(
-            server=server.model_copy(update={"listen": _url(host, listening.getsockname()[1])}),
+            server=server.model_copy(update={"listen": _url(host, listening[0].getsockname()[1])}),
             causality=causality,
             host=upstream_host,
             port=upstream_port,
@@ -100,7 +103,7 @@ class Engine:
             next_number=self._next_number,
             prefix=self._prefix,
         )
-        accepting = await loop.create_server(lambda: Link(boundary), sock=listening, backlog=BACKLOG)
+        accepting = [await loop.create_server(lambda: Link(boundary), sock=one, backlog=BACKLOG) for one in listening]
         listener = Listener(boundary, accepting)
         self._listeners.append(listener)
         return listener

@@ -39,6 +39,23 @@ async def test_a_taken_port_names_the_address_and_who_has_it(other_process):
     assert caught.value.hint
 
 
+@pytest.mark.parametrize("port", [0, None])
+def test_a_name_is_listened_to_at_all_its_addresses_on_one_port(port):
+    """As a server that is given `localhost` would."""
+    if port is None:
+        with socket.create_server(("127.0.0.1", 0)) as sock:
+            port = sock.getsockname()[1]
+    bound = bind("localhost", port)
+    addresses = {sock.getsockname()[0] for sock in bound}
+    ports = {sock.getsockname()[1] for sock in bound}
+    for sock in bound:
+        sock.close()
+    assert "127.0.0.1" in addresses
+    assert addresses <= {"127.0.0.1", "::1"}
+    assert len(ports) == 1
+    assert port in {0, *ports}
+
+
 def test_nobody_holds_a_free_port(tmp_path):
     with socket.socket() as sock:
         sock.bind(("127.0.0.1", 0))
