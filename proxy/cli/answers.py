@@ -1,11 +1,12 @@
 """What failing exchanges answered, in one line each: the innermost message, read from the capture."""
 
-from gymtap.proxy.cli.words import one_line
+from gymtap.proxy.cli.plain import one_line
 from gymtap.proxy.core.unwrap import unwrap
 from gymtap.proxy.store import Capture
 from gymtap.schemas import Body, Exchange, LeafKind, Row, RowState
 
 _READ_MAX_BYTES = 4 * 2**20
+_START_BYTES = 64 * 2**10
 
 
 def body_of(capture: Capture, body: Body | None) -> bytes | None:
@@ -13,14 +14,25 @@ def body_of(capture: Capture, body: Body | None) -> bytes | None:
     return None if body is None or body.digest is None else capture.body(body)
 
 
+def body_start(capture: Capture, body: Body | None) -> tuple[bytes | None, bool]:
+    """As `body_of`, but of a very large body only the beginning; and whether it is whole."""
+    if body is None or body.digest is None:
+        return None, True
+    read = bytearray()
+    for chunk in capture.body_chunks(body):
+        read += chunk
+        if len(read) > _READ_MAX_BYTES:
+            return bytes(read[:_START_BYTES]), False
+    return bytes(read), True
+
+
 def message_of(capture: Capture, exchange: Exchange) -> str:
     """One line: the transport's error, or the innermost message of the response's body."""
     if exchange.error is not None:
         return one_line(exchange.error.message)
-    body = exchange.response.body if exchange.response else None
-    if body is None or body.size_bytes > _READ_MAX_BYTES:
+    if exchange.response is None:
         return ""
-    leaf = unwrap(body_of(capture, body) or b"").leaf
+    leaf = unwrap(body_start(capture, exchange.response.body)[0] or b"").leaf
     return "an empty body" if leaf.kind is LeafKind.EMPTY else one_line(leaf.message or leaf.text)
 
 

@@ -13,7 +13,8 @@ from rich.highlighter import JSONHighlighter
 from rich.text import Text
 
 from gymtap.proxy.cli.conversation import Turn, conversation
-from gymtap.proxy.cli.words import clipped, counted, one_line, printable, size
+from gymtap.proxy.cli.plain import clipped, one_line, printable
+from gymtap.proxy.cli.words import counted, size
 
 MAX_STRING_CHARS = 400
 """A longer string is cut in a bounded drawing."""
@@ -35,12 +36,14 @@ class Cuts:
     lines: int = 0
     nulls: int = 0
     hidden_bytes: int = 0
+    rest: bool = False
 
     def told(self) -> str:
         """`cut: 2 strings, 40 lines`, or nothing."""
         counts = ((self.strings, "long string"), (self.items, "item"), (self.lines, "line"), (self.nulls, "null field"))
         parts = [counted(count, noun) for count, noun in counts if count]
         parts += [size(self.hidden_bytes)] if self.hidden_bytes else []
+        parts += ["the rest of a very large body"] if self.rest else []
         return f"not shown: {', '.join(parts)}" if parts else ""
 
 
@@ -52,15 +55,24 @@ class Drawing:
     cuts: Cuts = field(default_factory=Cuts)
 
 
-def draw_body(data: bytes, full: bool = False) -> Drawing:
-    """Draw a recorded body. `full` leaves nothing out."""
-    drawing = Drawing()
+def draw_body(data: bytes, *, full: bool = False, whole: bool = True) -> Drawing:
+    """Draw a recorded body. `full` leaves nothing out. Not `whole`: `data` is only its beginning."""
+    drawing = Drawing(cuts=Cuts(rest=not whole))
+    data = data if whole else _up_to_a_character(data)
     for line in _lines(data, full, drawing.cuts):
         if not full and len(drawing.lines) >= MAX_LINES:
             drawing.cuts.lines += 1
         else:
             drawing.lines.append(line)
     return drawing
+
+
+def _up_to_a_character(data: bytes) -> bytes:
+    """Without the beginning of a UTF-8 character that was cut in two."""
+    for missing in range(1, 4):
+        if data[-missing : -missing + 1 or None] >= b"\xc0":
+            return data[:-missing]
+    return data
 
 
 def _lines(data: bytes, full: bool, cuts: Cuts) -> Iterator[Text]:

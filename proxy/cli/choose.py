@@ -7,8 +7,9 @@ the very thing that is looked for.
 import re
 from collections.abc import Sequence
 
+from gymtap.proxy.cli.plain import one_line
 from gymtap.proxy.cli.screen import note
-from gymtap.proxy.cli.words import counted, one_line, size
+from gymtap.proxy.cli.words import counted, size
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.store import Capture, resolve
 from gymtap.schemas import Gap, RowKey

@@ -12,7 +12,8 @@ from rich.text import Text
 
 from gymtap.proxy.cli.body_view import Drawing, draw_body
 from gymtap.proxy.cli.marks import FAILED_STYLE, ID_STYLE, OPEN_STYLE, exchange_mark, status_style
-from gymtap.proxy.cli.words import age_ms, counted, doubt, duration, exchange_status, one_line, printable, size
+from gymtap.proxy.cli.plain import one_line, printable
+from gymtap.proxy.cli.words import age_ms, counted, doubt, duration, exchange_status, size
 from gymtap.schemas import Body, Exchange, Finding, Headers, LeafKind, Severity, State, Unwrapped
 
 _SEVERITY = {Severity.ERROR: ("✗", FAILED_STYLE), Severity.WARNING: ("!", OPEN_STYLE), Severity.NOTE: ("·", "dim")}
@@ -20,12 +21,16 @@ _SEVERITY = {Severity.ERROR: ("✗", FAILED_STYLE), Severity.WARNING: ("!", OPEN
 
 @dataclass(frozen=True)
 class Side:
-    """A request or a response: `data` is the recorded body, None when there is none or it was not kept."""
+    """A request or a response: `data` is the recorded body, None when there is none or it was not kept.
+
+    `whole`: nothing follows `data`; of a very large body only the beginning is drawn.
+    """
 
     name: str
     headers: Headers
     body: Body | None
     data: bytes | None
+    whole: bool = True
     unwrapped: Unwrapped | None = None
 
 
@@ -74,7 +79,7 @@ def side_view(side: Side, look: Look) -> Iterator[Text | Rule]:
             yield Text.assemble((printable(name), "cyan"), (": ", "dim"), printable(value))
         yield Text("")
     if side.data:
-        yield from _drawn(draw_body(side.data, look.full), look)
+        yield from _drawn(draw_body(side.data, full=look.full, whole=side.whole), look)
     else:
         yield Text(_absence(side.body), "dim")
     if side.unwrapped is not None and side.unwrapped.wrappers:
@@ -121,7 +126,7 @@ def _unwrapped(unwrapped: Unwrapped, look: Look) -> Iterator[Text | Rule]:
     if leaf.kind is LeafKind.EMPTY:
         yield Text("an empty body", "dim")
     else:
-        yield from _drawn(draw_body(leaf.text.encode(errors="surrogateescape"), look.full), look)
+        yield from _drawn(draw_body(leaf.text.encode(errors="surrogateescape"), full=look.full), look)
     if unwrapped.truncated:
         yield Text("it was cut before it came here, so its end is missing", OPEN_STYLE)
 

@@ -1,7 +1,9 @@
 """`gymtap rows`: every row of a capture on one line."""
 
 import time
+from collections import Counter
 from enum import StrEnum
+from shlex import quote
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gymtap.proxy.store import Capture
-    from gymtap.schemas import Row
+    from gymtap.schemas import Row, RowKey
 
 
 class State(StrEnum):
@@ -60,25 +62,37 @@ def _rows(
         failed=failed or None, agent=agent, run=run, task=task, state=RowState(state) if state else None
     )
     found = _ordered(list(chosen), sort, time.time_ns())
+    names = _names(found, agent)
     if as_json:
-        screen.write_json(_document(opened, found[:limit]))
+        screen.write_json(_document(opened, found[:limit], names))
         return
     show_rows(screen.out(), opened, found[:limit])
     if len(found) > len(found[:limit]):
         screen.note(f"{len(found) - len(found[:limit]):,} more without --limit")
     bad = next((row for row in found if row.state is RowState.FAILED), None)
     if bad is not None:
-        screen.note(f"next: gymtap tree {bad.key.label}   (its calls, and the whole error)")
+        screen.note(f"next: gymtap tree {quote(names[bad.key])}   (its calls, and the whole error)")
 
 
-def _document(capture: "Capture", rows: "list[Row]") -> dict[str, Any]:
+def _names(rows: "list[Row]", agent: str | None) -> "dict[RowKey, str]":
+    """What to type for each row: its label, with the agent where that alone may name several rows."""
+    counts = Counter(row.key.label for row in rows)
+
+    def name(key: "RowKey") -> str:
+        needed = key.agent is not None and (agent is not None or counts[key.label] > 1)
+        return f"{key.label}~{key.agent}" if needed else key.label
+
+    return {row.key: name(row.key) for row in rows}
+
+
+def _document(capture: "Capture", rows: "list[Row]", names: "dict[RowKey, str]") -> dict[str, Any]:
     from gymtap.proxy.cli.answers import row_message  # noqa: PLC0415 - quick `--help`
 
     return {
         "capture": str(capture.path),
         "gaps": [gap.model_dump(mode="json") for gap in capture.gaps()],
         "rows": [
-            {"label": row.key.label, "message": row_message(capture, row), **row.model_dump(mode="json")}
+            {"label": names[row.key], "message": row_message(capture, row), **row.model_dump(mode="json")}
             for row in rows
         ],
     }

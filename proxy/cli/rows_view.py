@@ -11,7 +11,8 @@ from rich.text import Text
 
 from gymtap.proxy.cli.columns import Column, Columns
 from gymtap.proxy.cli.marks import FAILED_STYLE, OK_STYLE, OPEN_STYLE, row_mark
-from gymtap.proxy.cli.words import age_ms, counted, duration, one_line, printable, size
+from gymtap.proxy.cli.plain import one_line, printable
+from gymtap.proxy.cli.words import age_ms, counted, duration, size
 from gymtap.schemas import CaptureInfo, Row, RowState
 
 

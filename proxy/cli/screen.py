@@ -8,6 +8,8 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
+from gymtap.proxy.cli.plain import printable
+
 if TYPE_CHECKING:
     from rich.console import Console
 
@@ -18,6 +20,11 @@ _RULE_COLUMNS = 100
 def out() -> "Console":
     """The console for results."""
     return _console(sys.stdout)
+
+
+def err() -> "Console":
+    """The console for what is not a result and yet is drawn."""
+    return _console(sys.stderr)
 
 
 def _console(stream: TextIO) -> "Console":
@@ -34,8 +41,8 @@ def rule_width(console: "Console") -> int:
 
 
 def note(text: str) -> None:
-    """One line on stderr that is not a result."""
-    sys.stderr.write(f"{text}\n")
+    """A line on stderr that is not a result; what it quotes cannot steer the terminal."""
+    sys.stderr.write(f"{printable(text)}\n")
     sys.stderr.flush()
 
 

@@ -132,21 +132,21 @@ def show_exchange(
     look = view.Look(headers, full)
     lines: list[Text | Rule] = [*view.heading(exchange, time.time_ns())]
     for name in sides:
-        side = _side(capture, exchange, name)
+        side = _side(capture, exchange, name, full)
         lines += view.side_view(side, look) if side else view.no_answer(exchange)
     for line in chain(lines, view.findings_view(capture.findings(exchange=exchange.id))):
         out.print(line, width=None if isinstance(line, Text) else screen.rule_width(out))
 
 
-def _side(capture: "Capture", exchange: "Exchange", name: str) -> "Side | None":
+def _side(capture: "Capture", exchange: "Exchange", name: str, full: bool) -> "Side | None":
     """The request or the response; None for a response that is not there."""
-    from gymtap.proxy.cli.answers import body_of  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.answers import body_of, body_start  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.cli.exchange_view import Side  # noqa: PLC0415 - only where it is drawn
     from gymtap.proxy.core.unwrap import unwrap  # noqa: PLC0415 - quick `--help`
 
     source = exchange.request if name == "request" else exchange.response
     if source is None:
         return None
-    data = body_of(capture, source.body)
+    data, whole = (body_of(capture, source.body), True) if full else body_start(capture, source.body)
     failed = name == "response" and exchange.failed
-    return Side(name, source.headers, source.body, data, unwrap(data) if data and failed else None)
+    return Side(name, source.headers, source.body, data, whole, unwrap(data) if data and failed else None)

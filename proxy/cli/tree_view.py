@@ -12,17 +12,8 @@ from rich.text import Text
 from gymtap.proxy.cli.call_tree import CallTree, Node
 from gymtap.proxy.cli.columns import Across, Column, Columns, Line
 from gymtap.proxy.cli.marks import FAILED_STYLE, ID_STYLE, OPEN_STYLE, exchange_mark, row_mark, status_style
-from gymtap.proxy.cli.words import (
-    age_ms,
-    call_name,
-    counted,
-    doubt,
-    duration,
-    exchange_status,
-    one_line,
-    printable,
-    size,
-)
+from gymtap.proxy.cli.plain import one_line, printable
+from gymtap.proxy.cli.words import age_ms, call_name, counted, doubt, duration, exchange_status, size
 from gymtap.schemas import ROWLESS_CALLS, Exchange, Row, RowState, State
 
 _COLUMNS = (

@@ -1,5 +1,6 @@
 import json
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -50,6 +51,13 @@ def test_bytes_that_are_not_text_are_hex() -> None:
     assert drawing.cuts.told() == "not shown: 256 B"
 
 
+@pytest.mark.parametrize("end", range(1, 12))
+def test_the_beginning_of_a_large_text_is_text_wherever_it_was_cut(end: int) -> None:
+    drawing = draw_body("aé€😀z".encode()[:end], whole=False)
+    assert "aé€😀z".startswith(_text(drawing))
+    assert drawing.cuts.told() == "not shown: the rest of a very large body"
+
+
 def test_a_body_deeper_than_the_stack_is_shown_as_text() -> None:
     body = b'{"response":' * 1000 + b"1" + b"}" * 1000
     assert _text(draw_body(body)).startswith('{"response":')
@@ -61,7 +69,7 @@ def test_a_body_deeper_than_the_stack_is_shown_as_text() -> None:
 )
 def test_any_bytes_can_be_drawn_and_no_control_character_comes_through(data: bytes) -> None:
     for full in (False, True):
-        shown = _text(draw_body(data, full))
+        shown = _text(draw_body(data, full=full))
         assert not any(ord(char) < 0x20 and char not in "\n\t" for char in shown)
 
 

@@ -43,15 +43,15 @@ def test_every_face_tells_of_gaps(gymtap: Gymtap, capture: Path, line: list[str]
 @pytest.mark.parametrize(
     ("options", "labels"),
     [
-        ([], ["5.0", "6.0", "7.0", "7.0", "8.0"]),
+        ([], ["5.0", "6.0", "7.0~alpha", "7.0~beta", "8.0"]),
         (["--failed"], ["5.0", "6.0"]),
-        (["--state", "done"], ["7.0", "7.0", "8.0"]),
-        (["--agent", "beta"], ["7.0"]),
+        (["--state", "done"], ["7.0~alpha", "7.0~beta", "8.0"]),
+        (["--agent", "beta"], ["7.0~beta"]),
         (["--task", "8"], ["8.0"]),
         (["--run", "2"], []),
         (["--limit", "2"], ["5.0", "6.0"]),
         (["--sort", "calls", "--limit", "1"], ["5.0"]),
-        (["--sort", "reward"], ["7.0", "7.0", "8.0", "5.0", "6.0"]),
+        (["--sort", "reward"], ["7.0~alpha", "7.0~beta", "8.0", "5.0", "6.0"]),
     ],
 )
 def test_rows_are_chosen_and_ordered(gymtap: Gymtap, capture: Path, options: list[str], labels: list[str]) -> None:

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymtap.proxy.cli.words import call_name, clipped, doubt, duration, exchange_status, one_line, printable, size
+from gymtap.proxy.cli.plain import clipped, one_line, printable
+from gymtap.proxy.cli.words import call_name, doubt, duration, exchange_status, size
 from gymtap.schemas import Attribution, Call, Confidence, Method, RowKey, State, TransportError, TransportErrorKind
 
 type Make = Callable[..., Any]
