@@ -42,7 +42,8 @@ def diagnosed(case: dict[str, Any]) -> Diagnosis:
 
 def shown(name: str, diagnosis: Diagnosis) -> dict[str, Any]:
     """The one line that is printed for a case."""
-    leaf = diagnosis.innermost.leaf if diagnosis.innermost else None
+    texts = [diagnosis.innermost.leaf.text] if diagnosis.innermost else []
+    texts += [evidence.text for evidence in diagnosis.evidence[:1] if evidence.text not in "".join(texts)]
     return {
         "id": name,
         "layer": diagnosis.layer,
@@ -50,7 +51,7 @@ def shown(name: str, diagnosis: Diagnosis) -> dict[str, Any]:
         "rule": diagnosis.rule,
         "cause": diagnosis.cause,
         "next_action": diagnosis.next_action,
-        "innermost": leaf.text if leaf else None,
+        "innermost": "\n".join(texts) or None,
         "error_findings": [f.rule for f in diagnosis.findings if f.severity is Severity.ERROR],
     }
 

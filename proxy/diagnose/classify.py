@@ -165,7 +165,7 @@ def _reward(run: Seen) -> str:
 def _innermost_exchange(view: View, best: _Hit) -> Seen | None:
     """The failing exchange at the end of the branch that the sight is on.
 
-    A sight of something silent on a row that failed leads to the failure that ended the row.
+    An answer that tells of no failure itself leads, on a row that failed, to the failure that ended the row.
     """
     exchange = best.sight.exchange
     fatal = next((f.exchange for f in view.exchange_failures if f.exchange and not f.recovered and not f.swallowed), None)
@@ -173,8 +173,8 @@ def _innermost_exchange(view: View, best: _Hit) -> Seen | None:
         return fatal if best.sight.source in {"log", "result"} else None
     while below := [child for child in view.tree.children[exchange.id] if child.failed]:
         exchange = below[0]
-    elsewhere = fatal is not None and fatal not in view.tree.chain(exchange)
-    return fatal if elsewhere and view.run_failed and not exchange.failed else exchange
+    tells = exchange.failed or any(f.exchange is exchange for f in view.soft_failures)
+    return exchange if tells or fatal is None or not view.run_failed else fatal
 
 
 def _innermost(best: _Hit, exchange: Seen | None) -> Unwrapped | None:

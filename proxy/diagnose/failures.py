@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from gymtap.proxy.core.unwrap import unwrap
 from gymtap.proxy.diagnose.evidence import Material, Seen
 from gymtap.proxy.diagnose.sources import call_of, transport_kind
-from gymtap.schemas import Call, TransportErrorKind, Unwrapped
+from gymtap.schemas import Call, LeafKind, TransportErrorKind, Unwrapped
 
 _TOLERANCE_MS = 5.0
 _SEARCHED_CHARS = 12_000
@@ -25,6 +25,7 @@ class Failure:
 
     `source` is `exchange`, `result`, `row` or `log`; `where` names it. `said` is what is searched for a rule's words.
     `swallowed`: the caller went on as if nothing had happened. `recovered`: the same call succeeded later.
+    `soft`: the answer was below 400 and its body told the failure.
     `order` sorts failures in time within their source.
     """
 
@@ -41,6 +42,7 @@ class Failure:
     exchange: Seen | None = None
     swallowed: bool = False
     recovered: bool = False
+    soft: bool = False
 
 
 class CallTree:
@@ -151,6 +153,48 @@ def said(innermost: Unwrapped, *more: str) -> str:
     leaf = innermost.leaf
     parts = [leaf.message, leaf.code or "", leaf.text, *more]
     return "\n".join(dict.fromkeys(part for part in parts if part))[:_SEARCHED_CHARS]
+
+
+def soft_failures(tree: CallTree) -> Iterator[Failure]:
+    """Answers below 400 whose body says that it failed: a provider's error, a stream's error event, a refused session.
+
+    The status is the one that the body tells, where it tells one. A tool's own `error` is no failure: it is its answer.
+    """
+    for exchange in tree.exchanges:
+        if exchange.status is None or exchange.status >= 400 or exchange.call is Call.TOOL or exchange.response is None:
+            continue
+        told = _soft(exchange)
+        if told is not None:
+            yield Failure(
+                source="exchange",
+                where=exchange.id,
+                said=said(exchange.unwrapped, told),
+                order=exchange.started_ms if exchange.started_ms is not None else tree.order(exchange),
+                call=exchange.call,
+                judge=exchange.judge,
+                status=_told_status(exchange.unwrapped),
+                innermost=exchange.unwrapped,
+                exchange=exchange,
+                soft=True,
+            )
+
+
+def _soft(exchange: Seen) -> str | None:
+    leaf = exchange.unwrapped.leaf
+    if leaf.kind is LeafKind.PROVIDER_ERROR and exchange.call in {Call.PROVIDER, Call.JUDGE, Call.MODEL}:
+        return leaf.message
+    body = exchange.response_json
+    if not isinstance(body, dict) or exchange.call not in {Call.SEED_SESSION, Call.VERIFY, Call.CLOSE_SESSION}:
+        return None
+    refused = body.get("ok") is False or body.get("success") is False or body.get("status") in {"error", "failed"}
+    if not refused and not (body.get("error") and "reward" not in body):
+        return None
+    return str(body.get("error") or body.get("message") or body.get("reason") or body.get("detail") or "refused")
+
+
+def _told_status(innermost: Unwrapped) -> int | None:
+    code = innermost.leaf.code or ""
+    return int(code) if re.fullmatch(r"[45]\d\d", code) else None
 
 
 # --- rows and results -----------------------------------------------------------------------------------------

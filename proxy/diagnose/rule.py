@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cached_property
+from typing import Any
 
 from gymtap.proxy.diagnose.evidence import Material, Seen
 from gymtap.proxy.diagnose.failures import (
@@ -18,6 +19,7 @@ from gymtap.proxy.diagnose.failures import (
     failing_exchanges,
     failing_log_blocks,
     failing_results,
+    soft_failures,
 )
 from gymtap.schemas import Call, Layer, Severity, TransportErrorKind
 
@@ -74,7 +76,20 @@ class View:
     @cached_property
     def failures(self) -> tuple[Failure, ...]:
         """Innermost failing exchanges, then what results and rows say, then the log."""
-        return (*self.exchange_failures, *self.told_failures)
+        return (*self.exchange_failures, *self.soft_failures, *self.told_failures)
+
+    @cached_property
+    def soft_failures(self) -> tuple[Failure, ...]:
+        """Answers below 400 whose body tells a failure."""
+        return tuple(soft_failures(self.tree))
+
+    @cached_property
+    def result_rows(self) -> tuple[tuple[str, str, dict[str, Any]], ...]:
+        """(source, where, row) of every row that a run has ended: the collector's, and given rows with a response."""
+        kept = [("result", f"result {number}", row) for number, row in enumerate(self.material.results)]
+        given = [("row", f"row {number}", row) for number, row in enumerate(self.material.row_values, 1)]
+        ended = [item for item in (*kept, *given) if {"reward", "response"} & item[2].keys()]
+        return tuple(item for item in ended if not item[2].get("_ng_failure_class"))
 
     @cached_property
     def exchange_failures(self) -> tuple[Failure, ...]:

@@ -26,6 +26,11 @@ _PARAMETER_WORDS = (
     r"requested sample logprobs of \d+|too many logprobs|does not support parameters"
 )
 
+_QUOTA = (
+    r"insufficient[_ ]quota|exceeded your current quota|billing|credit balance|credits? (?:exhausted|expired|remaining)|"
+    r"quota (?:has been )?(?:exceeded|exhausted)|payment required|budget has been exceeded|spend(?:ing)? limit|out of credits"
+)
+
 
 def _wrong_base_url(view: View) -> Iterator[Sight]:
     """A provider that has no such route: the path doubles or lacks /v1, or the body is a router's own 404 or 405."""
@@ -77,6 +82,8 @@ def _model_never_called(view: View) -> Iterator[Sight]:
         return
     for run in runs[:1]:
         body = run.response_json
+        if isinstance(body, dict) and body.get("failure"):
+            continue
         response = body.get("response") if isinstance(body, dict) else None
         if isinstance(body, dict) and not (isinstance(response, dict) and response.get("output")):
             yield exchange_sight(view, run, "/run answered 200 with an empty output, and no model call was made")
@@ -95,6 +102,15 @@ def _no_content_type(view: View) -> Iterator[Sight]:
         sent_as = exchange.request_headers.get("content-type", "")
         if whole and "json" not in sent_as:
             yield exchange_sight(view, exchange, f"content-type: {sent_as or 'none'}", sent_as or "no content type")
+
+
+def _prefix_bypassed(view: View) -> Iterator[Sight]:
+    """Model calls of one kind, some with the rollout's prefix and some without."""
+    calls = [e for e in view.material.of(Call.MODEL) if not e.failed]
+    prefixed = [e for e in calls if e.path.startswith("/ng-rollout/")]
+    bare = [e for e in calls if not e.path.startswith("/ng-rollout/")]
+    if prefixed and bare:
+        yield exchange_sight(view, bare[0], f"{bare[0].path} beside {prefixed[0].path}", bare[0].path)
 
 
 RULES: tuple[Rule, ...] = (
@@ -121,6 +137,18 @@ RULES: tuple[Rule, ...] = (
         source="OpenAI and NIM error codes",
         strength=Strength.STATUS,
         runner_up=Layer.INFRA,
+    ),
+    Rule(
+        id="config.quota",
+        layer=Layer.CONFIG,
+        needs="A provider's words that quota or credit is used up",
+        sees=both(said(_QUOTA, calls=GENERATION, statuses=(400, 402, 403, 429)), said(statuses=(402,), calls=GENERATION)),
+        cause="The provider's quota or credit is used up, which no retry changes.",
+        next_action="Top up or change the key, then restart the model server: Gym's keeps answering with the old error until then.",
+        source="OpenAI insufficient_quota; Gym 0.7.0 [model_retry_stop]",
+        strength=Strength.PROVEN,
+        runner_up=Layer.THROUGHPUT_RESOURCES,
+        failure_kind="provider_quota_exhausted",
     ),
     Rule(
         id="config.model_name",
@@ -269,6 +297,16 @@ RULES: tuple[Rule, ...] = (
         next_action="Send it with Content-Type: application/json (server_client.post(json=...) does).",
         source="FastAPI: a body is parsed as JSON only with a JSON content type",
         strength=Strength.PROVEN,
+    ),
+    Rule(
+        id="config.prefix_bypassed",
+        layer=Layer.CONFIG,
+        needs="Model calls with the /ng-rollout/ prefix, and others without it",
+        sees=_prefix_bypassed,
+        cause="An agent calls the model server without the rollout's prefix ({what}), so these calls are captured for no row.",
+        next_action="Give the agent the model's URL with /ng-rollout/<task>-<rollout> in front of its path.",
+        source="Gym 0.5 to 0.7 observability",
+        strength=Strength.STATUS,
     ),
     Rule(
         id="config.version_skew",

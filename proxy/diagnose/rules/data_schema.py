@@ -11,7 +11,8 @@ from gymtap.schemas import Call, Layer
 _GRAMMAR = (
     r"grammar error|invalid grammar|invalid structural tag|not supported by xgrammar|unsupported json schema|json schema[^\n]{0,60}"
     r"(?:unsupported|not supported|invalid|is invalid)|invalid json schema|invalid_function_parameters|invalid schema for (?:function|response_format)|"
-    r"failed to (?:compile|convert)[^\n]{0,40}(?:grammar|schema|json)|schema is not valid|could not (?:compile|translate)[^\n]{0,40}(?:schema|grammar|regex)|"
+    r"(?:fail(?:ed|s|ure)?|error|can ?not|can't|could not|couldn't|unable)[^\n]{0,20}(?:compil|convert|translat|pars|build|process|validat)\w*[^\n]{0,40}(?:schema|grammar|regex)|"
+    r"schema (?:is not valid|compilation)|(?:schema|grammar)[^\n]{0,40}(?:not supported|unsupported|could not be|cannot be|can't be)|"
     r"unimplemented keys|unknown format|invalid tool (?:definition|schema)|tools?\.\d+\.(?:function|custom|input_schema|parameters|name)|"
     r"input_schema|lookaround|unsatisfiable schema|xgrammar[^\n]{0,60}(?:error|unsupported)|outlines_core|regex parse error|"
     r"tools\[\d+\]|tool names must be unique|function\.(?:name|parameters)|is not of type ['\"]object['\"]"
@@ -129,7 +130,11 @@ RULES: tuple[Rule, ...] = (
         id="data.surrogate",
         layer=Layer.DATA_SCHEMA,
         needs="Half of a surrogate pair in a dataset line or a failing request, or an encoder's words",
-        sees=both(_line_sights("surrogate"), _sent_lone_surrogate, said(_ENCODING)),
+        sees=both(
+            _line_sights("surrogate"),
+            _sent_lone_surrogate,
+            said(_ENCODING, calls=RESOURCES | {Call.PROVIDER, Call.RUN}),
+        ),
         cause="The text holds what cannot be encoded as UTF-8 (half a surrogate pair, most often): {what}.",
         next_action="Replace lone surrogates where the text is made (errors='replace'), and run the row again.",
         source="RFC 8259 section 8.2; tokenizers refuse such text",

@@ -3,10 +3,10 @@
 import re
 from collections.abc import Iterator
 
-from gymtap.proxy.diagnose.rule import GYM, Rule, Sight, Strength, View, exchange_sight, said
+from gymtap.proxy.diagnose.rule import GYM, Rule, Sight, Strength, View, both, exchange_sight, said
 from gymtap.schemas import Call, Layer, LeafKind, TransportErrorKind
 
-_GATEWAY = frozenset({502, 503, 504, 520, 521, 522, 523, 524, 525, 526, 527, 530})
+_GATEWAY = frozenset({502, 503, 520, 521, 522, 523, 525, 526, 527, 530})
 _LONG_OPEN_MS = 10 * 60 * 1000
 _GATEWAY_WORDS = (
     r"bad gateway|gateway time-?out|upstream connect error|no healthy upstream|upstream request timeout|"
@@ -61,6 +61,31 @@ def _wrong_server(view: View) -> Iterator[Sight]:
             yield exchange_sight(view, exchange, f"HTML on {exchange.path}", exchange.path)
 
 
+_SERVER_COOKIE = re.compile(r"(?:^|[;,]\s*)(\w+___[\w.-]+)=")
+
+
+def _stranger(view: View) -> Iterator[Sight]:
+    """An address that sets another server's session cookie than it did before, or a lone 404 that no model asked for."""
+    known: dict[str, set[str]] = {}
+    for exchange in view.material.exchanges:
+        address = exchange.url.partition(exchange.path)[0]
+        names = set(_SERVER_COOKIE.findall(exchange.response_headers.get("set-cookie", "")))
+        before = known.setdefault(address, set())
+        if names and before and not names & before and exchange.callee == "resources":
+            yield exchange_sight(view, exchange, f"sets {', '.join(sorted(names))}, not {', '.join(sorted(before))}", exchange.path)
+        before |= names
+
+
+def _lone_404(view: View) -> Iterator[Sight]:
+    """A tool's 404 with no model turn beside it: nothing says that a model made the name up."""
+    if view.material.of(Call.MODEL, Call.PROVIDER, Call.RESPONSES, Call.RUN) or view.material.row_values:
+        return
+    for exchange in view.material.of(Call.TOOL):
+        if exchange.status == 404:
+            names = ", ".join(_SERVER_COOKIE.findall(exchange.response_headers.get("set-cookie", "")))
+            yield exchange_sight(view, exchange, f"404 on {exchange.path}" + (f", answered by {names}" if names else ""), exchange.path)
+
+
 def _head_answers_strangely(view: View) -> Iterator[Sight]:
     for exchange in view.material.of(Call.HEAD):
         strange = exchange.unwrapped.leaf.kind is LeafKind.HTML or (exchange.status or 0) >= 400
@@ -78,12 +103,12 @@ def _tool_backend(view: View) -> Iterator[Sight]:
 
 
 def _judge_down(view: View) -> Iterator[Sight]:
-    """A judge that answers 5xx, or not at all."""
-    for failure in view.exchange_failures:
+    """A judge that answers 5xx, or a 200 that tells an error, or not at all."""
+    for failure in (*view.exchange_failures, *view.soft_failures):
         exchange = failure.exchange
         if exchange is None or not failure.judge or failure.call is Call.VERIFY or failure.recovered:
             continue
-        if (failure.status or 0) >= 500 or failure.error is not None:
+        if (failure.status or 0) >= 500 or failure.error is not None or (failure.soft and failure.status is None):
             yield exchange_sight(
                 view, exchange, f"{failure.status or failure.error} {failure.said[:200]}", str(failure.status or "")
             )
@@ -100,6 +125,77 @@ RULES: tuple[Rule, ...] = (
         source="Gym takes any HTTP answer for readiness, so a stranger on the port passes",
         strength=Strength.PROVEN,
         runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="infra.stranger",
+        layer=Layer.INFRA,
+        needs="A session cookie of another server than the one that answered at this address before",
+        sees=_stranger,
+        cause="Another Gym server answers at this address: {what} is served by a stranger.",
+        next_action="See who listens on the port (`ss -ltnp`), stop leftovers of earlier runs, and let Gym choose free ports.",
+        source="Gym's session cookies are named <Class>___<config name>",
+        strength=Strength.PROVEN,
+        runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="infra.lone_404",
+        layer=Layer.INFRA,
+        needs="A tool's 404 without any model turn",
+        sees=_lone_404,
+        cause="The server at this address does not know {what}: it is another server, or the route is not registered.",
+        next_action="Compare its session cookie's name with the server you meant (<Class>___<config name>), and see who listens there.",
+        source="Gym's session cookies name the server",
+        strength=Strength.STATUS,
+        runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="infra.session_pool",
+        layer=Layer.INFRA,
+        needs="seed_session that says it has no session, sandbox or container to give",
+        sees=said(
+            r"(?:no|not enough|insufficient)\b[^\n]{0,30}(?:free|available|idle)?[^\n]{0,20}(?:session|sandbox|container|browser|worker|slot|vm|pod|instance|machine)|"
+            r"pool (?:is )?(?:exhausted|empty|full)|(?:session|sandbox|container|browser|vm|pod|environment)[^\n]{0,40}"
+            r"(?:reset|start|create|creation|launch|boot|acquire|provision)[^\n]{0,20}(?:fail|error|time)|"
+            r"(?:failed|unable) to (?:reset|start|create|launch|acquire|provision)[^\n]{0,40}(?:session|sandbox|container|browser|vm|pod|environment)",
+            calls=frozenset({Call.SEED_SESSION, Call.CLOSE_SESSION}),
+            sources=("exchange",),
+        ),
+        cause="The environment could not give the row a session ({what}), and the row was scored all the same.",
+        next_action="Reap leaked sessions, bound the concurrency to the pool, and leave these rows out of training.",
+        source="Environments with remote sessions that answer 200 with an error",
+        strength=Strength.PROVEN,
+        runner_up=Layer.THROUGHPUT_RESOURCES,
+        failure_kind="provider_unavailable",
+    ),
+    Rule(
+        id="infra.client_gone",
+        layer=Layer.INFRA,
+        needs="A caller that went away before the answer: 499, a cancelled request, or a client that closed",
+        sees=both(
+            said(errors=(TransportErrorKind.CLIENT_GONE,)),
+            said(statuses=(499,), sources=("exchange",)),
+            said(r"^request was cancelled|499 client disconnected|client ?disconnect"),
+        ),
+        cause="The caller closed the connection before the answer came; what it called is not at fault.",
+        next_action="Find what cancelled it (the caller's time limit, an ended collection) and raise or remove that.",
+        source="Gym 0.7.0 answers 500 `Request was cancelled` and logs 499",
+        runner_up=Layer.THROUGHPUT_RESOURCES,
+        failure_kind="cancelled",
+    ),
+    Rule(
+        id="infra.wire",
+        layer=Layer.INFRA,
+        needs="Words that what is on the wire is no proper HTTP, or was changed on the way",
+        sees=said(
+            r"bad ?status ?line|badhttpmessage|contentencodingerror|can not decode content-encoding|error -3 while decompressing|"
+            r"incorrect header check|not a gzipped file|zlib\.error|transfer-encoding|invalid chunk|chunk too big|"
+            r"data after `?connection: close|invalid http|unexpected content-length|invalid header|expected http/|"
+            r"too little data for declared content-length|too much data for declared content-length|response content longer than"
+        ),
+        cause="What crossed the wire is no proper HTTP: {what}.",
+        next_action="Look for a proxy that changes bodies or headers (encoding, length, chunking) between these two, and take it out.",
+        source="aiohttp, h11 and httpx messages",
+        strength=Strength.PROVEN,
     ),
     Rule(
         id="infra.judge_down",
@@ -390,7 +486,7 @@ RULES: tuple[Rule, ...] = (
         id="infra.gym_5xx",
         layer=Layer.INFRA,
         needs="502, 503 or 504 between Gym's own servers",
-        sees=said(calls=GYM, statuses=(502, 503, 504), sources=("exchange",)),
+        sees=said(calls=GYM, statuses=(502, 503), sources=("exchange",)),
         cause="Something in front of a Gym server answered {what}; the rollout never ran.",
         next_action="Find the proxy or load balancer on that boundary; Gym's own servers do not answer so.",
         source="Gym 0.7.0 counts these as agent_request_failed",

@@ -140,8 +140,12 @@ def _unknown_tool(view: View) -> Iterator[Sight]:
     offered = _offered_tools(view)
     for exchange in view.material.of(Call.TOOL):
         name = exchange.path.rsplit("/", 1)[-1]
-        if exchange.status == 404 and name not in offered:
+        if exchange.status == 404 and name not in offered and (offered or _called(view, name)):
             yield exchange_sight(view, exchange, f"404 on {exchange.path}; offered: {', '.join(sorted(offered)) or 'none'}", name)
+
+
+def _called(view: View, name: str) -> bool:
+    return any(called == name for _, answer in answers(view.material) for called, _ in answer.calls)
 
 
 def _unserved_tool(view: View) -> Iterator[Sight]:
@@ -212,7 +216,7 @@ def _broken_answer(view: View) -> Iterator[Sight]:
 
 
 _UNREADABLE = (
-    r"JSONDecodeError|KeyError\('(?:choices|message|output|content|usage|index|delta|finish_reason)'\)|IndexError|"
+    r"JSONDecodeError|UnicodeDecodeError|surrogates not allowed|KeyError\('(?:choices|message|output|content|usage|index|delta|finish_reason)'\)|IndexError|"
     r"'NoneType' object is not subscriptable|validation errors? for \w*(?:ChatCompletion|Completion)\b|ContentTypeError|"
     r"usage\.\w+_details|usage(?:\.\w+)?\n\s+(?:Input|Field)"
 )
@@ -267,7 +271,6 @@ RULES: tuple[Rule, ...] = (
         cause="The provider answered 200 with {what}, and no answer.",
         next_action="Read the provider's (or the proxy's before it) own log for this request and treat such a 200 as a failure.",
         source="Gateways that mask an upstream error as 200; vLLM streams put errors in an event",
-        strength=Strength.PROVEN,
         runner_up=Layer.INFRA,
     ),
     Rule(
@@ -349,14 +352,14 @@ RULES: tuple[Rule, ...] = (
         runner_up=Layer.VERIFIER_RUNTIME,
     ),
     Rule(
-        id="model.tool_arguments",
-        layer=Layer.MODEL_SERVING,
+        id="data.tool_arguments",
+        layer=Layer.DATA_SCHEMA,
         needs="422 from a tool",
         sees=_wrong_tool_arguments,
-        cause="The model's arguments do not fit what the tool {what} takes; the 422 was fed back to it as the tool's output.",
-        next_action="Compare the row's tool schema with the tool's request model; where they agree it is the model's behaviour.",
+        cause="The arguments do not fit what the tool {what} takes; the 422 was fed back to the model as the tool's output.",
+        next_action="Compare the row's tool schema with the tool's request model and correct the one that drifted; where they agree, it is the model's behaviour.",
         source="FastAPI 422; Gym pastes it into function_call_output",
-        runner_up=Layer.DATA_SCHEMA,
+        runner_up=Layer.MODEL_SERVING,
     ),
     Rule(
         id="model.said_nothing",

@@ -8,17 +8,13 @@ from typing import Any
 
 from gymtap.proxy.core.literals import NotALiteral, value
 from gymtap.proxy.diagnose.answers import answers, echo, tool_calls
-from gymtap.proxy.diagnose.rule import GENERATION, GYM, Rule, Sight, Strength, View, both, exchange_sight, said
+from gymtap.proxy.diagnose.rule import GENERATION, RESOURCES, Rule, Sight, Strength, View, both, exchange_sight, said
 from gymtap.schemas import Layer, Severity
 
 _RATE = (
     r"rate[_ -]?limit|too many requests|throttl(?:ed|ing)|requests per (?:min|day|second)|tokens per min|slow ?down|"
     r"resource_?exhausted|overloaded|capacity exceeded|server is (?:busy|at capacity)|concurrency limit|"
     r"no deployments available for selected model|max(?:imum)? (?:number of )?(?:concurrent|parallel) requests"
-)
-_QUOTA = (
-    r"insufficient[_ ]quota|exceeded your current quota|billing|credit balance|credits? (?:exhausted|expired|remaining)|"
-    r"quota (?:has been )?(?:exceeded|exhausted)|payment required|budget has been exceeded|spend(?:ing)? limit|out of credits"
 )
 _MEMORY = (
     r"cuda out of memory|outofmemoryerror|torch\.(?:cuda\.)?outofmemory|cublas_status_alloc_failed|"
@@ -85,18 +81,6 @@ def _retry_storm(view: View) -> Iterator[Sight]:
 
 
 RULES: tuple[Rule, ...] = (
-    Rule(
-        id="throughput.quota",
-        layer=Layer.THROUGHPUT_RESOURCES,
-        needs="A provider's words that quota or credit is used up",
-        sees=both(said(_QUOTA, calls=GENERATION, statuses=(400, 402, 403, 429)), said(statuses=(402,), calls=GENERATION)),
-        cause="The provider's quota or credit is used up, which no retry changes.",
-        next_action="Top up or change the key, then restart the model server: Gym's keeps answering with the old error until then.",
-        source="OpenAI insufficient_quota; Gym 0.7.0 [model_retry_stop]",
-        strength=Strength.PROVEN,
-        runner_up=Layer.INFRA,
-        failure_kind="provider_quota_exhausted",
-    ),
     Rule(
         id="throughput.rate_limit",
         layer=Layer.THROUGHPUT_RESOURCES,
@@ -208,12 +192,13 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="throughput.status_timeout",
         layer=Layer.THROUGHPUT_RESOURCES,
-        needs="408, or 504 with a provider's own words",
-        sees=said(statuses=(408, 425), sources=("exchange", "log")),
-        cause="The server gave up waiting: {what}.",
-        next_action="Lower the concurrency or raise the server's limit.",
-        source="RFC 9110",
-        strength=Strength.STATUS,
+        needs="408, 504 or 524: a server or gateway that gave up waiting",
+        sees=said(statuses=(408, 504, 524), calls=GENERATION | RESOURCES, sources=("exchange", "log")),
+        cause="A gateway's time limit is shorter than the answer takes: {what}.",
+        next_action="Raise the gateway's limit, cut max_output_tokens or stream; asking again only repeats it.",
+        source="RFC 9110; Cloudflare 524",
+        runner_up=Layer.INFRA,
+        failure_kind="transport_timeout",
     ),
     Rule(
         id="throughput.saturated",
@@ -221,26 +206,12 @@ RULES: tuple[Rule, ...] = (
         needs="Words about a full queue, preemption or a cache without room",
         sees=said(
             r"(?:queue|backlog)[^\n]{0,30}(?:is )?full|waiting reqs: [1-9]\d{2,}|waiting: [1-9]\d{2,}|preempted|"
-            r"kv cache usage: (?:9\d|100)(?:\.\d)?%|event loop (?:is )?blocked|slow callback|backpressure|"
-            r"client disconnect(?:ed)?|request was cancelled",
+            r"kv cache usage: (?:9\d|100)(?:\.\d)?%|event loop (?:is )?blocked|slow callback|backpressure",
         ),
         cause="A server is saturated: {what}.",
         next_action="Lower the concurrency in front of it, or add capacity; output that grows steadily is no fault.",
         source="vLLM scheduler lines, asyncio debug, Gym 0.7.0 499 lines",
         strength=Strength.FALLBACK,
-        failure_kind="cancelled",
-    ),
-    Rule(
-        id="throughput.disconnected",
-        layer=Layer.THROUGHPUT_RESOURCES,
-        needs="499, or a caller that went away",
-        sees=said(statuses=(499,), calls=GYM | GENERATION, sources=("exchange",)),
-        cause="The caller went away before the answer came.",
-        next_action="Find the caller's time limit or what cancelled it; the callee is not at fault.",
-        source="nginx's 499, which Gym 0.7.0 logs too",
-        strength=Strength.FALLBACK,
-        runner_up=Layer.INFRA,
-        failure_kind="cancelled",
     ),
 )
 
