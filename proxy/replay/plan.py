@@ -118,6 +118,22 @@ class Plan:
         steps = (replace(step, body=bodies.get(index, step.body)) for index, step in enumerate(self.steps))
         return replace(self, steps=tuple(steps))
 
+    def without_tools(self) -> "Plan":
+        """The same plan with a fresh session only; a cookie that a tool's answer renewed comes from before it."""
+        kept = [at for at, step in enumerate(self.steps) if at >= self.judged or step.call is not Call.TOOL]
+        place = {old: new for new, old in enumerate(kept)}
+        steps = tuple(self._resourced(self.steps[at], place) for at in kept)
+        return replace(self, steps=steps, judged=place[self.judged])
+
+    def _resourced(self, step: Step, place: dict[int, int]) -> Step:
+        cookies = []
+        for cookie in step.cookies:
+            source = cookie.source
+            while source is not None and source not in place:
+                source = next((one.source for one in self.steps[source].cookies if one.name == cookie.name), None)
+            cookies.append(replace(cookie, source=None if source is None else place[source]))
+        return replace(step, cookies=tuple(cookies))
+
 
 def calls(exchanges: Iterable[Recorded], call: Call) -> list[Recorded]:
     """The row's calls of one kind in order; of several attempts at the same one, the last, which the caller got."""

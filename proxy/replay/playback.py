@@ -20,6 +20,7 @@ from gymtap.proxy.engine.bind import bind
 from gymtap.proxy.replay.match import Hit, Matcher, Miss
 from gymtap.proxy.replay.recorded import Recorded, header
 from gymtap.proxy.replay.send import open_client
+from gymtap.proxy.replay.targets import joined
 from gymtap.schemas import Headers, TransportErrorKind
 
 MISS_STATUS = 422
@@ -91,7 +92,7 @@ class Playback:
         self.matcher = matcher
         self.tally = Tally()
         self._reads = {one.path: one for one in reads if one.exchange.response is not None}
-        self._passing = passing.rstrip("/") if passing else None
+        self._passing = passing
         self._heard = heard
 
     @asynccontextmanager
@@ -104,9 +105,10 @@ class Playback:
         try:
             urls = []
             for host, port in addresses:
-                sock = bind(host, port)
-                await web.SockSite(runner, sock).start()
-                urls.append(f"http://{host}:{sock.getsockname()[1]}")
+                bound = bind(host, port)
+                for sock in bound:
+                    await web.SockSite(runner, sock).start()
+                urls.append(f"http://{host}:{bound[0].getsockname()[1]}")
             yield urls
         finally:
             await runner.cleanup()
@@ -232,14 +234,14 @@ def _latin(raw: bytes) -> str:
     return raw.decode("latin-1")
 
 
-async def _pass_on(request: web.Request, body: bytes, base: str) -> tuple[web.StreamResponse, bytes | None]:
+async def _pass_on(request: web.Request, body: bytes, endpoint: str) -> tuple[web.StreamResponse, bytes | None]:
     """Send a miss to the real server, once, and relay what it says as it says it."""
     headers = [(name, value) for name, value in request.headers.items() if name.lower() not in _NOT_PASSED]
     received = bytearray()
     try:
         async with (
             open_client() as client,
-            client.request(request.method, base + request.raw_path, data=body, headers=headers) as upstream,
+            client.request(request.method, joined(endpoint, request.raw_path), data=body, headers=headers) as upstream,
         ):
             reply = web.StreamResponse(status=upstream.status, reason=upstream.reason)
             reply.headers.extend(_headers(tuple(upstream.headers.items())))

@@ -5,7 +5,7 @@ repeated (`GET /reverify_mode`, nemo-gym 0.6 and later: stateless, unsupported o
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
@@ -47,11 +47,6 @@ async def reverify_mode(client: ClientSession, base: str) -> str:
 def announce(plan: Plan, routes: Mapping[str, Route], modes: Mapping[str, str], stub: Stub | None) -> list[Announced]:
     """Every step with where it goes and what it may do. `modes` is the reverify mode by server name."""
     return [_announced(step, routes[step.server], modes, stub) for step in plan.steps]
-
-
-def risks(announced: Sequence[Announced]) -> list[str]:
-    """What must be agreed to, each once."""
-    return list(dict.fromkeys(f"{one.step.call} at {one.url}: {one.risk}" for one in announced if one.risk))
 
 
 def _announced(step: Step, route: Route, modes: Mapping[str, str], stub: Stub | None) -> Announced:

@@ -8,7 +8,7 @@ own. A credential is sent only to a place that the user has seen named.
 import asyncio
 import ipaddress
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -105,9 +105,9 @@ async def _get_json(client: ClientSession, url: str) -> Any:
 
 
 async def resolve(
-    plan: Plan, servers: Sequence[Server], wanted: Wanted, environ: Mapping[str, str]
+    plan: Plan, servers: Sequence[Server], wanted: Wanted, environ: Mapping[str, str], stubbed: Container[str] = ()
 ) -> dict[str, Route]:
-    """A route for every server of the plan.
+    """A route for every server of the plan; those in `stubbed` need no credential.
 
     Raises GymtapError, before anything is sent, when a server cannot be reached or a credential is missing.
     """
@@ -115,7 +115,8 @@ async def resolve(
     routes = {}
     for step in {step.server: step for step in plan.steps}.values():
         base, prefix = await _base(step, known.get(step.server), wanted)
-        routes[step.server] = Route(base, _credentials(plan, step.server, base, wanted, environ), prefix)
+        headers = {} if step.server in stubbed else _credentials(plan, step.server, base, wanted, environ)
+        routes[step.server] = Route(base, headers, prefix)
     return routes
 
 
@@ -137,6 +138,11 @@ def _mounted(path: str, endpoint: str) -> str:
     """What of a recorded path an endpoint's own path stands for: all up to /v1, where the endpoint has a path."""
     before, root, _ = path.rpartition(_API_ROOT)
     return before + root if urlsplit(base_url(endpoint)).path else before
+
+
+def joined(endpoint: str, target: str) -> str:
+    """The URL at an endpoint for a request target that was meant for another one."""
+    return base_url(endpoint) + target.removeprefix(_mounted(target.partition("?")[0], endpoint))
 
 
 def _of_running(name: str, running: Running) -> str:

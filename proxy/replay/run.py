@@ -1,0 +1,158 @@
+"""A whole replay, from drafts to results: find the targets, say what will be called, ask, stub, send, judge.
+
+A face brings the drafts and three callbacks; nothing here prints or reads a terminal. Whatever can fail before
+the first request does: nothing is half sent because a key was missing.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from aiohttp import ClientSession
+
+from gymtap.proxy.core.errors import UsageError
+from gymtap.proxy.replay import contract, prepare, stub, targets
+from gymtap.proxy.replay.inner import Inside
+from gymtap.proxy.replay.keep import Keeper
+from gymtap.proxy.replay.prepare import Draft
+from gymtap.proxy.replay.recorded import Recorded
+from gymtap.proxy.replay.safety import Announced, announce, reverify_mode
+from gymtap.proxy.replay.send import Route, open_client
+from gymtap.proxy.replay.session import Job, Result, Session, Standing
+from gymtap.proxy.replay.stub import Stub
+from gymtap.proxy.replay.targets import Wanted
+from gymtap.schemas import Server, ServerKind
+
+
+@dataclass(frozen=True)
+class Order:
+    """What is to be done.
+
+    `head` is a running Gym's; `rebuild` None lets the resources server decide whether tool calls are repeated.
+    `live` is the capture of a tap that runs; `into` the new capture's directory. `reads` are the recorded GETs.
+    """
+
+    drafts: Sequence[Draft]
+    servers: Sequence[Server]
+    original: Path
+    into: Path
+    wanted: Wanted = field(default_factory=Wanted)
+    head: str | None = None
+    stub: Stub | None = None
+    reads: Sequence[Recorded] = ()
+    times: int = 1
+    concurrency: int = 4
+    rebuild: bool | None = None
+    ignore: frozenset[str] = frozenset()
+    live: Path | None = None
+
+
+@dataclass(frozen=True)
+class Announcement:
+    """What is about to happen. `stubbed_at` are the playback's addresses; `problems` what contracts say of edits."""
+
+    drafts: Sequence[Draft]
+    steps: Sequence[Sequence[Announced]]
+    stubbed_at: Sequence[str] = ()
+    problems: Sequence[str] = ()
+
+    @property
+    def risks(self) -> list[str]:
+        """What has to be agreed to, each once."""
+        return list(dict.fromkeys(f"{one.step.call} at {one.url}: {one.risk}" for one in self._all() if one.risk))
+
+    def _all(self) -> list[Announced]:
+        return [one for steps in self.steps for one in steps]
+
+
+type Agree = Callable[[Announcement], bool]
+
+
+async def replay(
+    order: Order, environ: Mapping[str, str], agree: Agree, told: Callable[[Result], None] = lambda _: None
+) -> list[Result] | None:
+    """Run an order; None when `agree` said no. Raises GymtapError, before anything is sent."""
+    prepare.check(order.drafts)
+    async with AsyncExitStack() as stack:
+        client = await stack.enter_async_context(open_client())
+        wanted = await _with_running(client, order)
+        standing, urls = await _stand(stack, order, wanted)
+        jobs, announcement = await _route(client, order, wanted, environ, urls)
+        if not agree(announcement):
+            return None
+        inside = Inside(order.live) if order.live is not None else None
+        if inside is not None:
+            stack.callback(inside.close)
+            jobs = [_marked(job, inside) for job in jobs]
+        keeper = Keeper(order.into, order.original, ("gymtap", "replay", *(job.name for job in jobs[:20])))
+        stack.callback(keeper.close)
+        session = Session(client, keeper, standing=standing, inside=inside, ignore=order.ignore, told=told)
+        return await session.run(jobs, times=order.times, concurrency=order.concurrency)
+
+
+async def _with_running(client: ClientSession, order: Order) -> Wanted:
+    if order.head is None:
+        return order.wanted
+    found = await targets.find_gym(client, order.head)
+    return Wanted(order.wanted.to, order.wanted.endpoint, order.wanted.api_key_env, found)
+
+
+async def _stand(stack: AsyncExitStack, order: Order, wanted: Wanted) -> tuple[Standing | None, list[str]]:
+    """Start the playback where Gym looks for what is stubbed."""
+    if order.stub is None:
+        return None, []
+    passing = _passing(wanted) if order.stub.passing else None
+    standing = Standing(order.stub, order.stub.reads(order.reads), passing)
+    places = await stub.addresses(order.stub, order.servers, wanted.found)
+    return standing, await stack.enter_async_context(standing.playback.listening(places))
+
+
+def _passing(wanted: Wanted) -> str:
+    if wanted.endpoint is None:
+        raise UsageError("--stub-miss pass has to know where misses go", "add --endpoint URL")
+    return targets.base_url(wanted.endpoint)
+
+
+async def _route(
+    client: ClientSession, order: Order, wanted: Wanted, environ: Mapping[str, str], stubbed_at: Sequence[str]
+) -> tuple[list[Job], Announcement]:
+    stubbed = {server.name: stubbed_at[0] for server in order.servers if _stubbed(order, server)} if stubbed_at else {}
+    wanted = Wanted({**stubbed, **wanted.to}, None if stubbed else wanted.endpoint, wanted.api_key_env, wanted.found)
+    modes: dict[str, str] = {}
+    jobs, drafts, steps, problems = [], [], [], list[str]()
+    for draft in order.drafts:
+        routes = await targets.resolve(draft.plan, order.servers, wanted, environ, stubbed)
+        await _ask_modes(client, draft, routes, modes)
+        settled = _settled(order, draft, modes)
+        jobs.append(Job(settled.name, settled.plan, routes, settled.row, settled.edited))
+        drafts.append(settled)
+        steps.append(announce(settled.plan, routes, modes, order.stub))
+        problems += await _problems(client, settled, routes) if settled.edited else []
+    return jobs, Announcement(drafts, steps, stubbed_at, problems)
+
+
+def _stubbed(order: Order, server: Server) -> bool:
+    return order.stub is not None and order.stub.covers(server.name, server.kind)
+
+
+async def _ask_modes(client: ClientSession, draft: Draft, routes: Mapping[str, Route], modes: dict[str, str]) -> None:
+    for step in draft.plan.steps:
+        if step.kind is ServerKind.RESOURCES and step.server not in modes:
+            modes[step.server] = await reverify_mode(client, routes[step.server].base)
+
+
+def _settled(order: Order, draft: Draft, modes: Mapping[str, str]) -> Draft:
+    """Whether the session's tool calls are repeated: as asked, else only where the server may keep state."""
+    rebuild = prepare.calls_stateful(draft, modes) if order.rebuild is None else order.rebuild
+    return draft if rebuild else replace(draft, plan=draft.plan.without_tools())
+
+
+async def _problems(client: ClientSession, draft: Draft, routes: Mapping[str, Route]) -> list[str]:
+    target = draft.plan.target
+    document = await contract.published(client, routes[target.server].base)
+    return contract.problems(document, target.original.exchange.request.target, target.body)
+
+
+def _marked(job: Job, inside: Inside) -> Job:
+    return Job(job.name, job.plan, inside.marked(job.routes), job.row, job.edited)
