@@ -70,7 +70,9 @@ def _responses(body: dict[str, Any]) -> Answer:
     calls = [item for item in items if item.get("type") == "function_call"]
     return Answer(
         text="".join(_text(item.get("content")) for item in items if item.get("type") in {"message", None}),
-        reasoning="".join(_text(item.get("summary")) + _text(item.get("content")) for item in items if item.get("type") == "reasoning"),
+        reasoning="".join(
+            _text(item.get("summary")) + _text(item.get("content")) for item in items if item.get("type") == "reasoning"
+        ),
         calls=tuple((str(item.get("name")), _arguments(item.get("arguments"))) for item in calls),
         finish=reason if isinstance(reason, str) else None,
         cut=reason == "max_output_tokens",

@@ -73,7 +73,10 @@ def _ranked(view: View, rules: Sequence[Rule] | None) -> list[_Hit]:
 def _rank(hit: _Hit, view: View) -> tuple[int, int, int, float, int]:
     severity = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}[hit.severity]
     beside = severity * 2 + (hit.sight.swallowed and view.run_failed)
-    return beside, -hit.rule.strength, _SOURCES.get(hit.sight.source, 5), hit.sight.order, hit.place
+    strength = hit.rule.strength
+    if hit.sight.source == "log" and strength in {Strength.FALLBACK, Strength.STATUS}:
+        strength = Strength.FALLBACK  # in a log the first of the vague ones is the cause, what follows is its noise
+    return beside, -strength, _SOURCES.get(hit.sight.source, 5), hit.sight.order, hit.place
 
 
 def _finding(hit: _Hit) -> Finding:
@@ -168,7 +171,9 @@ def _innermost_exchange(view: View, best: _Hit) -> Seen | None:
     An answer that tells of no failure itself leads, on a row that failed, to the failure that ended the row.
     """
     exchange = best.sight.exchange
-    fatal = next((f.exchange for f in view.exchange_failures if f.exchange and not f.recovered and not f.swallowed), None)
+    fatal = next(
+        (f.exchange for f in view.exchange_failures if f.exchange and not f.recovered and not f.swallowed), None
+    )
     if exchange is None:
         return fatal if best.sight.source in {"log", "result"} else None
     while below := [child for child in view.tree.children[exchange.id] if child.failed]:

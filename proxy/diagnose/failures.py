@@ -230,7 +230,7 @@ def _result_failure(source: str, number: int, row: dict[str, object]) -> Failure
 def _beyond(innermost: Unwrapped) -> Call | None:
     """What the innermost server that wrapped was calling, told from its class; None where that is open."""
     servers = [wrapper.server for wrapper in innermost.wrappers if wrapper.server]
-    if servers and re.search(r"model", servers[-1].partition("___")[0], re.I):
+    if servers and re.search(r"model", servers[-1].partition("___")[0], re.IGNORECASE):
         return Call.PROVIDER
     return None
 
@@ -244,7 +244,7 @@ _UPSTREAM = re.compile(
 _RETRY = re.compile(
     r"\[(?:model_retry|request_retry|model_retry_stop)\b[^\]]*?url=(?P<url>\S+)(?: status=(?P<status>\d+))?"
 )
-_CONTENT = re.compile(r"Response content: ?(.*)", re.S)
+_CONTENT = re.compile(r"Response content: ?(.*)", re.DOTALL)
 _EXCEPTION = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout|Failure|Killed)\b")
 _TRACEBACK_BLOCK_LINES = 400
 _SUSPICIOUS = re.compile(
@@ -252,7 +252,7 @@ _SUSPICIOUS = re.compile(
     r"unable|cannot|can't|could not|couldn't|not found|no such|no module|missing|invalid|unexpected|unsupported|denied|"
     r"already|in use|unreachable|disconnect|retry|retries|abort|cancel|stale|corrupt|truncat|mismatch|duplicate|skipp|"
     r"warn|🚨|panic|nccl|xid|evict|preempt|pending|infeasible|unhealthy|not ready|waiting|drop|empty|none of|unknown",
-    re.I,
+    re.IGNORECASE,
 )
 
 

@@ -10,9 +10,17 @@ import re
 _MAX_CHARS = 400
 _STEPS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"https?://[^\s'\"<>)\]]+"), "<url>"),
-    (re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?|\b\d\d:\d\d:\d\d(?:[.,]\d+)?\b"), "<time>"),
+    (
+        re.compile(
+            r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?|\b\d\d:\d\d:\d\d(?:[.,]\d+)?\b"
+        ),
+        "<time>",
+    ),
     (re.compile(r"\b[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12}\b"), "<id>"),
-    (re.compile(r"\b(?:resp|msg|call|chatcmpl|req|rs|fc|run|sk|org|proj|cmpl|toolu)[_-][\w*.-]{4,}", re.I), "<id>"),
+    (
+        re.compile(r"\b(?:resp|msg|call|chatcmpl|req|rs|fc|run|sk|org|proj|cmpl|toolu)[_-][\w*.-]{4,}", re.IGNORECASE),
+        "<id>",
+    ),
     (re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b|\b(?:localhost|[\w-]+(?:\.[\w-]+)+):\d+\b"), "<host>"),
     (re.compile(r"(?<![\w<])/(?:[\w.@%+-]+/)+[\w.@%+-]*"), "<path>"),
     (re.compile(r"0x[0-9a-fA-F]+|\b(?=[0-9a-f]*\d)[0-9a-f]{8,}\b"), "<id>"),

@@ -14,7 +14,9 @@ from typing import Any
 from gymtap.proxy.core.literals import NotALiteral, value
 
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
-_SURROGATE = re.compile(r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}")
+_SURROGATE = re.compile(
+    r"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])|(?<!\\u[dD][89abAB][0-9a-fA-F]{2})\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
 _SCHEMA_MAPS = ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas")
 _SCHEMA_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _SCHEMA_VALUES = ("items", "not", "if", "then", "else", "additionalProperties", "contains", "propertyNames")
@@ -141,7 +143,11 @@ def _one_tool_flaws(tool: Any, at: str) -> Iterator[Flaw]:
     if not isinstance(tool, dict):
         yield Flaw("tools", at, f"is {_name(tool)}, not an object")
     elif isinstance(tool.get("function"), dict):
-        yield Flaw("chat_tool", f"{at}/function", "is the nested Chat Completions form; Responses has name and parameters beside type")
+        yield Flaw(
+            "chat_tool",
+            f"{at}/function",
+            "is the nested Chat Completions form; Responses has name and parameters beside type",
+        )
     elif tool.get("type", "function") == "function":
         if not isinstance(tool.get("name"), str) or not tool["name"]:
             yield Flaw("tools", f"{at}/name", "is missing or not a string")

@@ -151,13 +151,14 @@ def said(
     judge: bool | None = None,
     sources: Iterable[str] | None = None,
     timeout: bool | None = None,
+    soft: bool | None = None,
 ) -> Sees:
     """Sees failures whose words match `pattern` (any case), narrowed by the rest; None leaves a condition open.
 
     A failure whose call or status is not known passes `calls` and `statuses` if it has words to match.
     """
-    words = re.compile(pattern, re.I) if pattern else None
-    not_words = re.compile(unless, re.I) if unless else None
+    words = re.compile(pattern, re.IGNORECASE) if pattern else None
+    not_words = re.compile(unless, re.IGNORECASE) if unless else None
     wanted = frozenset(statuses) if statuses is not None else None
     kinds = frozenset(errors) if errors is not None else None
     origins = frozenset(sources) if sources is not None else None
@@ -170,6 +171,7 @@ def said(
             and (kinds is None or failure.error in kinds)
             and (judge is None or failure.judge is judge)
             and (timeout is None or failure.timeout is timeout)
+            and (failure.soft is soft if soft is not None else not failure.soft or words is not None)
         )
 
     def sees(view: View) -> Iterator[Sight]:

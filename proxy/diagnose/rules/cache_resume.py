@@ -22,7 +22,12 @@ def _sources(view: View) -> list[SeenFile]:
     wanted = []
     for file in view.material.files:
         first = read_json(file.lines[0]) if file.lines else None
-        if isinstance(first, dict) and "responses_create_params" in first and "_ng_task_index" not in first and "reward" not in first:
+        if (
+            isinstance(first, dict)
+            and "responses_create_params" in first
+            and "_ng_task_index" not in first
+            and "reward" not in first
+        ):
             wanted.append(file)
     return wanted
 
@@ -78,7 +83,7 @@ def _within(source: Any, kept: Any) -> bool:
         return all(_within(item, kept.get(name)) for name, item in source.items())
     if isinstance(source, str) and isinstance(kept, list):
         return True  # a string input becomes a list of messages
-    return type(source) is type(kept) and bool(source == kept) or source is None
+    return (type(source) is type(kept) and bool(source == kept)) or source is None
 
 
 def _duplicates(view: View) -> Iterator[Sight]:
@@ -88,7 +93,9 @@ def _duplicates(view: View) -> Iterator[Sight]:
         repeated = [key for key, count in keys.items() if count > 1]
         if repeated:
             task, rollout, *_ = repeated[0]
-            text = f"{file.name} holds task {task} rollout {rollout} {keys[repeated[0]]} times ({len(repeated)} such keys)"
+            text = (
+                f"{file.name} holds task {task} rollout {rollout} {keys[repeated[0]]} times ({len(repeated)} such keys)"
+            )
             yield Sight("file", file.name, text, what=text)
 
 
@@ -111,7 +118,9 @@ def _cut_line(view: View) -> Iterator[Sight]:
             if _is_json(line):
                 continue
             last = number == len(lines)
-            text = f"{file.name}:{number} " + ("is cut (its last line)" if last else "is not JSON: a cut line and the next row in one")
+            text = f"{file.name}:{number} " + (
+                "is cut (its last line)" if last else "is not JSON: a cut line and the next row in one"
+            )
             yield Sight("file", f"{file.name}:{number}", text, what=text)
             break
 
@@ -128,7 +137,11 @@ def _missing_usage(view: View) -> Iterator[Sight]:
     """Rows without usage, on which profiles and metrics fail or are empty."""
     for file in _outputs(view):
         rows = [row for row in map(read_json, file.lines) if isinstance(row, dict)]
-        without = [number for number, row in enumerate(rows, 1) if isinstance(row.get("response"), dict) and not row["response"].get("usage")]
+        without = [
+            number
+            for number, row in enumerate(rows, 1)
+            if isinstance(row.get("response"), dict) and not row["response"].get("usage")
+        ]
         if without:
             text = f"{file.name}:{without[0]} has no response.usage ({len(without)} of {len(rows)} rows)"
             yield Sight("file", file.name, text, what=text)
@@ -146,7 +159,11 @@ def _counts(view: View) -> Iterator[Sight]:
 
 
 def _empty_profile(view: View) -> Iterator[Sight]:
-    profiles = [f for f in view.material.files if re.search(r"profil|metrics", f.name) and "".join(f.lines).strip() in {"", "[]", "{}", "null"}]
+    profiles = [
+        f
+        for f in view.material.files
+        if re.search(r"profil|metrics", f.name) and "".join(f.lines).strip() in {"", "[]", "{}", "null"}
+    ]
     if profiles and _outputs(view):
         yield Sight("file", profiles[0].name, f"{profiles[0].name} is empty", what=f"{profiles[0].name} is empty")
 
@@ -192,9 +209,7 @@ RULES: tuple[Rule, ...] = (
         cause="Results hold no token usage, on which profiling relies: {what}.",
         next_action="Profile only rows that have usage, and keep missing usage explicit; check that the provider sends it.",
         source="Gym reward profiling",
-        strength=Strength.NAMED,
-        runner_up=Layer.VERIFIER_RUNTIME,
-        severity=Severity.WARNING,
+        runner_up=Layer.DATA_SCHEMA,
     ),
     Rule(
         id="cache.empty_profile",

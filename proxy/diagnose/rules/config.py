@@ -42,7 +42,7 @@ def _wrong_base_url(view: View) -> Iterator[Sight]:
             or failure.status not in {404, 405, 301, 308}
         ):
             continue
-        if re.search(_MODEL_WORDS, failure.said, re.I):
+        if re.search(_MODEL_WORDS, failure.said, re.IGNORECASE):
             continue
         doubled, missing = "/v1/v1" in exchange.path, "/v1/" not in exchange.path
         if doubled or missing or not failure.said.strip() or _is_router_404(failure.said):
@@ -52,7 +52,9 @@ def _wrong_base_url(view: View) -> Iterator[Sight]:
 
 def _is_router_404(said: str) -> bool:
     return bool(
-        re.search(r"^(?:not found|method not allowed|404\b|405\b|page not found)|invalid url|cannot post", said, re.I)
+        re.search(
+            r"^(?:not found|method not allowed|404\b|405\b|page not found)|invalid url|cannot post", said, re.IGNORECASE
+        )
     )
 
 
@@ -142,7 +144,9 @@ RULES: tuple[Rule, ...] = (
         id="config.quota",
         layer=Layer.CONFIG,
         needs="A provider's words that quota or credit is used up",
-        sees=both(said(_QUOTA, calls=GENERATION, statuses=(400, 402, 403, 429)), said(statuses=(402,), calls=GENERATION)),
+        sees=both(
+            said(_QUOTA, calls=GENERATION, statuses=(400, 402, 403, 429)), said(statuses=(402,), calls=GENERATION)
+        ),
         cause="The provider's quota or credit is used up, which no retry changes.",
         next_action="Top up or change the key, then restart the model server: Gym's keeps answering with the old error until then.",
         source="OpenAI insufficient_quota; Gym 0.7.0 [model_retry_stop]",

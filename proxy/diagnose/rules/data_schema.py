@@ -3,9 +3,21 @@
 import re
 from collections.abc import Iterator
 
-from gymtap.proxy.diagnose.evidence import SeenFile
+from gymtap.proxy.diagnose.answers import answers, read_answer
+from gymtap.proxy.diagnose.evidence import SeenFile, read_json
 from gymtap.proxy.diagnose.rows import Flaw, line_flaws, row_flaws
-from gymtap.proxy.diagnose.rule import GENERATION, RESOURCES, Rule, Sees, Sight, Strength, View, both, exchange_sight, said
+from gymtap.proxy.diagnose.rule import (
+    GENERATION,
+    RESOURCES,
+    Rule,
+    Sees,
+    Sight,
+    Strength,
+    View,
+    both,
+    exchange_sight,
+    said,
+)
 from gymtap.schemas import Call, Layer
 
 _GRAMMAR = (
@@ -62,7 +74,7 @@ def _dataset_lines(view: View) -> Iterator[tuple[str, str, int, str]]:
 
 def _is_output(file: SeenFile) -> bool:
     """Whether a run wrote it: its last line may be cut, which is another layer's matter."""
-    return bool(re.search(r"out|rollout|result|materialized|failures", file.name, re.I)) or any(
+    return bool(re.search(r"out|rollout|result|materialized|failures", file.name, re.IGNORECASE)) or any(
         '"reward"' in line or "_ng_rollout_index" in line for line in file.lines[:5]
     )
 
@@ -74,8 +86,9 @@ def _flaw_sight(source: str, where: str, flaw: Flaw, order: float = 0.0) -> Sigh
 
 def _row_sights(*checks: str) -> Sees:
     def sees(view: View) -> Iterator[Sight]:
-        for number, row in enumerate(view.material.row_values, 1):
-            if "_ng_failure_class" in row and "responses_create_params" not in row:
+        for number, line in enumerate(view.material.rows, 1):
+            row = read_json(line)
+            if row is None or (isinstance(row, dict) and row.keys() & {"_ng_failure_class", "reward", "failure_kind"}):
                 continue
             for flaw in row_flaws(row):
                 if flaw.check in checks:
@@ -101,11 +114,75 @@ def _sent_lone_surrogate(view: View) -> Iterator[Sight]:
 def _broken_json_sent(view: View) -> Iterator[Sight]:
     """FastAPI's json_invalid: what was sent is not JSON."""
     for failure in view.exchange_failures:
-        if failure.exchange and failure.status in {400, 422} and re.search(r"json_invalid|JSON decode error|error parsing the body", failure.said):
+        if (
+            failure.exchange
+            and failure.status in {400, 422}
+            and re.search(r"json_invalid|JSON decode error|error parsing the body", failure.said)
+        ):
             yield exchange_sight(view, failure.exchange, failure.said[:300], failure.exchange.path)
 
 
+def _no_generation(view: View) -> Iterator[Sight]:
+    """A result that holds no assistant text and no call, and whose usage tells of no generated token."""
+    if view.material.exchanges:
+        return
+    for source, where, row in view.result_rows:
+        response = row.get("response")
+        answer = read_answer(response)
+        if answer and not answer.text.strip() and not answer.calls and not answer.completion_tokens:
+            if isinstance(response, dict) and (response.get("output") or response.get("incomplete_details")):
+                text = f"no generation in response.output ({answer.finish or 'finished'})"
+                yield Sight(source, where, text, what=text, pointer="/response/output")
+
+
+def _no_usage(view: View) -> Iterator[Sight]:
+    """A given result without usage, on which profiles fail."""
+    if view.material.exchanges:
+        return
+    for number, row in enumerate(view.material.row_values, 1):
+        response = row.get("response")
+        if isinstance(response, dict) and "reward" in row and not response.get("usage"):
+            yield Sight("row", f"row {number}", "response.usage is null or missing", number, pointer="/response/usage")
+
+
+def _filtered(view: View) -> Iterator[Sight]:
+    for exchange, answer in answers(view.material):
+        if answer.finish == "content_filter":
+            yield exchange_sight(view, exchange, "finish_reason content_filter")
+
+
 RULES: tuple[Rule, ...] = (
+    Rule(
+        id="data.no_generation",
+        layer=Layer.DATA_SCHEMA,
+        needs="A result without any generation, and no generated tokens in its usage",
+        sees=_no_generation,
+        cause="The row has {what}: its prompt did not fit the context, most likely, and the 400 was made an empty answer.",
+        next_action="Check the prompt's length against the served context, and mask such rows instead of training on them.",
+        source="Gym 0.7.0 swallows context errors; NeMo RL: no generation data",
+        runner_up=Layer.THROUGHPUT_RESOURCES,
+    ),
+    Rule(
+        id="data.no_usage",
+        layer=Layer.DATA_SCHEMA,
+        needs="A result row whose response has no usage",
+        sees=_no_usage,
+        cause="The result has no response.usage, which profiling reads.",
+        next_action="Keep missing usage explicit (null) and skip it in profiles; check whether the provider sends it.",
+        source="Gym reward profiling",
+        strength=Strength.STATUS,
+        runner_up=Layer.CACHE_RESUME,
+    ),
+    Rule(
+        id="data.content_filter",
+        layer=Layer.DATA_SCHEMA,
+        needs="finish_reason content_filter",
+        sees=_filtered,
+        cause="The provider's content filter ended the answer.",
+        next_action="Check the row's text against the provider's filter, and do not count the row as wrong.",
+        source="OpenAI and Azure finish_reason",
+        runner_up=Layer.MODEL_SERVING,
+    ),
     Rule(
         id="data.line",
         layer=Layer.DATA_SCHEMA,
@@ -196,7 +273,9 @@ RULES: tuple[Rule, ...] = (
         id="data.context_overflow",
         layer=Layer.DATA_SCHEMA,
         needs="A provider's words that the prompt does not fit, outside a judge",
-        sees=said(_OVERFLOW, calls=GENERATION, statuses=(400, 413, 422), judge=False, unless=r"user-specified max_model_len"),
+        sees=said(
+            _OVERFLOW, calls=GENERATION, statuses=(400, 413, 422), judge=False, unless=r"user-specified max_model_len"
+        ),
         cause="The prompt does not fit the model's context; Gym's vllm_model turns that 400 into an empty answer that is scored.",
         next_action="Shorten the prompt, serve with a longer context, or set propagate_context_overflow_errors=true; do not count this row.",
         source="vLLM and OpenAI context errors; Gym 0.7.0 swallows any 400 with `context length` or `max_tokens`",
@@ -239,7 +318,11 @@ RULES: tuple[Rule, ...] = (
         id="data.run_422",
         layer=Layer.DATA_SCHEMA,
         needs="422 from /run",
-        sees=said(calls=frozenset({Call.RUN, Call.AGENT_SESSION, Call.RESPONSES, Call.MODEL}), statuses=(422,), sources=("exchange", "log")),
+        sees=said(
+            calls=frozenset({Call.RUN, Call.AGENT_SESSION, Call.RESPONSES, Call.MODEL}),
+            statuses=(422,),
+            sources=("exchange", "log"),
+        ),
         cause="The row does not fit what the server reads: {what}.",
         next_action="Correct the fields that the detail names; Gym reads the Responses form, not Chat Completions'.",
         source="FastAPI 422 of Gym's agents and models",

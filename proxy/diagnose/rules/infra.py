@@ -32,7 +32,9 @@ def _gateway(view: View) -> Iterator[Sight]:
         if failure.judge and failure.call in {Call.JUDGE, Call.MODEL}:
             continue
         leaf = failure.innermost.leaf
-        said_by_gateway = leaf.kind in {LeafKind.HTML, LeafKind.EMPTY} or re.search(_GATEWAY_WORDS, failure.said, re.I)
+        said_by_gateway = leaf.kind in {LeafKind.HTML, LeafKind.EMPTY} or re.search(
+            _GATEWAY_WORDS, failure.said, re.IGNORECASE
+        )
         if said_by_gateway or failure.status not in {503}:
             yield exchange_sight(
                 view, exchange, f"{failure.status} {leaf.message}", f"{failure.status} {leaf.message}".strip()
@@ -72,7 +74,9 @@ def _stranger(view: View) -> Iterator[Sight]:
         names = set(_SERVER_COOKIE.findall(exchange.response_headers.get("set-cookie", "")))
         before = known.setdefault(address, set())
         if names and before and not names & before and exchange.callee == "resources":
-            yield exchange_sight(view, exchange, f"sets {', '.join(sorted(names))}, not {', '.join(sorted(before))}", exchange.path)
+            yield exchange_sight(
+                view, exchange, f"sets {', '.join(sorted(names))}, not {', '.join(sorted(before))}", exchange.path
+            )
         before |= names
 
 
@@ -83,7 +87,9 @@ def _lone_404(view: View) -> Iterator[Sight]:
     for exchange in view.material.of(Call.TOOL):
         if exchange.status == 404:
             names = ", ".join(_SERVER_COOKIE.findall(exchange.response_headers.get("set-cookie", "")))
-            yield exchange_sight(view, exchange, f"404 on {exchange.path}" + (f", answered by {names}" if names else ""), exchange.path)
+            yield exchange_sight(
+                view, exchange, f"404 on {exchange.path}" + (f", answered by {names}" if names else ""), exchange.path
+            )
 
 
 def _head_answers_strangely(view: View) -> Iterator[Sight]:
@@ -98,7 +104,7 @@ def _head_answers_strangely(view: View) -> Iterator[Sight]:
 def _tool_backend(view: View) -> Iterator[Sight]:
     """A tool that failed because what it calls could not be reached."""
     for failure in view.exchange_failures:
-        if failure.call is Call.TOOL and failure.exchange and re.search(_UNREACHED, failure.said, re.I):
+        if failure.call is Call.TOOL and failure.exchange and re.search(_UNREACHED, failure.said, re.IGNORECASE):
             yield exchange_sight(view, failure.exchange, failure.said[:300], failure.exchange.path)
 
 

@@ -52,7 +52,9 @@ def _no_answer(exchange: Seen) -> str | None:
     if leaf.kind is LeafKind.HTML:
         return "an HTML page"
     body = exchange.response_json
-    if any(wrapper.kind == "sse" for wrapper in exchange.unwrapped.wrappers) or text.lstrip().startswith(("data:", "event:")):
+    if any(wrapper.kind == "sse" for wrapper in exchange.unwrapped.wrappers) or text.lstrip().startswith(
+        ("data:", "event:")
+    ):
         return "an error event within the stream" if leaf.kind is LeafKind.PROVIDER_ERROR else _cut_stream(text)
     if not isinstance(body, dict):
         return "null" if text.strip() == "null" else "a body that is not a JSON object"
@@ -75,7 +77,9 @@ def _empty_choices(body: dict[str, Any]) -> str | None:
     if not choices:
         return "empty choices"
     first = choices[0]
-    if not isinstance(first, dict) or not isinstance(first.get("message", first.get("delta", first.get("text"))), dict | str):
+    if not isinstance(first, dict) or not isinstance(
+        first.get("message", first.get("delta", first.get("text"))), dict | str
+    ):
         return "a choice without a message"
     return None
 
@@ -83,7 +87,11 @@ def _empty_choices(body: dict[str, Any]) -> str | None:
 def _not_finite(view: View) -> Iterator[Sight]:
     """NaN or Infinity in a provider's 200, which JSON does not have."""
     for exchange in view.material.of(Call.PROVIDER, judge=None):
-        if exchange.status == 200 and exchange.response and re.search(r"[:\[,]\s*-?(?:NaN|Infinity)\b", exchange.response):
+        if (
+            exchange.status == 200
+            and exchange.response
+            and re.search(r"[:\[,]\s*-?(?:NaN|Infinity)\b", exchange.response)
+        ):
             yield exchange_sight(view, exchange, "NaN or Infinity in the body of a 200")
 
 
@@ -141,7 +149,9 @@ def _unknown_tool(view: View) -> Iterator[Sight]:
     for exchange in view.material.of(Call.TOOL):
         name = exchange.path.rsplit("/", 1)[-1]
         if exchange.status == 404 and name not in offered and (offered or _called(view, name)):
-            yield exchange_sight(view, exchange, f"404 on {exchange.path}; offered: {', '.join(sorted(offered)) or 'none'}", name)
+            yield exchange_sight(
+                view, exchange, f"404 on {exchange.path}; offered: {', '.join(sorted(offered)) or 'none'}", name
+            )
 
 
 def _called(view: View, name: str) -> bool:
@@ -164,14 +174,18 @@ def _wrong_tool_arguments(view: View) -> Iterator[Sight]:
         if exchange is None or failure.call is not Call.TOOL or failure.status not in {400, 422}:
             continue
         if "json" in exchange.request_headers.get("content-type", "json"):
-            yield exchange_sight(view, exchange, f"{failure.status} {failure.said[:200]}", exchange.path.rsplit("/", 1)[-1])
+            yield exchange_sight(
+                view, exchange, f"{failure.status} {failure.said[:200]}", exchange.path.rsplit("/", 1)[-1]
+            )
 
 
 def _poisoned(view: View) -> Iterator[Sight]:
     """A model server that answers with a provider's error although it asked no provider."""
     if not view.material.of(Call.RUN, Call.RESPONSES, judge=None):
         return
-    asked_provider = {view.tree.parents[e.id].id for e in view.material.of(Call.PROVIDER, judge=None) if e.id in view.tree.parents}
+    asked_provider = {
+        view.tree.parents[e.id].id for e in view.material.of(Call.PROVIDER, judge=None) if e.id in view.tree.parents
+    }
     for failure in view.exchange_failures:
         exchange = failure.exchange
         if exchange is None or failure.call not in {Call.MODEL, Call.JUDGE} or exchange.id in asked_provider:
@@ -221,7 +235,35 @@ _UNREADABLE = (
     r"usage\.\w+_details|usage(?:\.\w+)?\n\s+(?:Input|Field)"
 )
 
+
+def _token_counts(view: View) -> Iterator[Sight]:
+    """Result items whose token ids and log-probabilities do not go together."""
+    for source, where, row in view.result_rows:
+        response = row.get("response")
+        items = response.get("output") if isinstance(response, dict) else None
+        for number, item in enumerate(items if isinstance(items, list) else ()):
+            lengths = _token_lengths(item)
+            if len(set(lengths.values())) > 1:
+                text = ", ".join(f"{count} {name}" for name, count in lengths.items())
+                yield Sight(source, where, text, what=text, pointer=f"/response/output/{number}")
+
+
+def _token_lengths(item: Any) -> dict[str, int]:
+    names = ("generation_token_ids", "generation_log_probs")
+    return {name: len(item[name]) for name in names if isinstance(item, dict) and isinstance(item.get(name), list)}
+
+
 RULES: tuple[Rule, ...] = (
+    Rule(
+        id="model.token_counts",
+        layer=Layer.MODEL_SERVING,
+        needs="Token ids and log-probabilities of one output item in different numbers",
+        sees=_token_counts,
+        cause="The serving path gave token ids and log-probabilities that do not go together: {what}.",
+        next_action="Leave the row out of training, and compare with the provider's own token ids and logprobs of that turn.",
+        source="NeMo RL trains on generation_token_ids with generation_log_probs",
+        strength=Strength.PROVEN,
+    ),
     Rule(
         id="model.poisoned_client",
         layer=Layer.MODEL_SERVING,
@@ -279,7 +321,10 @@ RULES: tuple[Rule, ...] = (
         needs="NaN or Infinity in a provider's JSON, or its words that floats are out of range",
         sees=both(
             _not_finite,
-            said(r"out of range float values|not json compliant|nan[^\n]{0,30}log_?prob|log_?prob[^\n]{0,30}(?:nan|inf)\b", calls=GENERATION),
+            said(
+                r"out of range float values|not json compliant|nan[^\n]{0,30}log_?prob|log_?prob[^\n]{0,30}(?:nan|inf)\b",
+                calls=GENERATION,
+            ),
         ),
         cause="The model produced a number that JSON cannot carry (NaN or infinite), usually a log-probability.",
         next_action="Switch logprobs off for this row or sanitize them, and see whether the weights or the dtype produce NaN.",
@@ -294,6 +339,7 @@ RULES: tuple[Rule, ...] = (
         cause="The model server could not read what the provider answered: {what}.",
         next_action="Look at the provider's body of this call; it is in no log of Gym's.",
         source="Gym 0.7.0 model servers index choices without checking",
+        strength=Strength.STATUS,
     ),
     Rule(
         id="model.malformed_arguments",
@@ -325,7 +371,9 @@ RULES: tuple[Rule, ...] = (
         id="model.tool_choice",
         layer=Layer.MODEL_SERVING,
         needs="A provider's words that tool_choice came without tools",
-        sees=said(r"tool_choice[`'\"]? ?(?:,|is|was|cannot|can't|may)?[^\n]{0,40}(?:[`'\"]tools[`'\"]? must be set|without tools|only (?:allowed|valid) when|tools (?:is|are) (?:not )?specified)"),
+        sees=said(
+            r"tool_choice[`'\"]? ?(?:,|is|was|cannot|can't|may)?[^\n]{0,40}(?:[`'\"]tools[`'\"]? must be set|without tools|only (?:allowed|valid) when|tools (?:is|are) (?:not )?specified)"
+        ),
         cause="The model server sent tool_choice without tools.",
         next_action="Drop tool_choice from the row, or use a Gym whose converter omits it when there are no tools.",
         source="vLLM and OpenAI request validation",
@@ -401,7 +449,12 @@ RULES: tuple[Rule, ...] = (
         needs="500 from the provider, or its words about an internal error",
         sees=both(
             said(calls=PROVIDER, statuses=range(500, 600), sources=("exchange", "log"), judge=False),
-            said(r"internalservererror|internal server error|internal error", calls=PROVIDER, sources=("result", "row"), judge=False),
+            said(
+                r"internalservererror|internal server error|internal error",
+                calls=PROVIDER,
+                sources=("result", "row"),
+                judge=False,
+            ),
         ),
         cause="The model provider failed inside: {what}.",
         next_action="Read the provider's own log around this request; send this one row again with request logging on.",
@@ -413,7 +466,12 @@ RULES: tuple[Rule, ...] = (
         id="model.provider_4xx",
         layer=Layer.MODEL_SERVING,
         needs="A 4xx from the provider with words that no other rule knows",
-        sees=said(calls=PROVIDER, statuses=(400, 405, 409, 415, 422, 501), sources=("exchange", "log", "result", "row"), judge=False),
+        sees=said(
+            calls=PROVIDER,
+            statuses=(400, 405, 409, 415, 422, 501),
+            sources=("exchange", "log", "result", "row"),
+            judge=False,
+        ),
         cause="The provider rejected the request: {what}.",
         next_action="Send the recorded request again and change one field at a time; then decide whether row, converter or provider is at fault.",
         source="HTTP 4xx",
@@ -436,4 +494,3 @@ RULES: tuple[Rule, ...] = (
         severity=Severity.NOTE,
     ),
 )
-

@@ -1,15 +1,16 @@
 """Throughput and resources: rate limits, time limits, memory, descriptors, output budgets."""
 
 import json
+import re
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 from gymtap.proxy.core.literals import NotALiteral, value
-from gymtap.proxy.diagnose.answers import answers, echo, tool_calls
+from gymtap.proxy.diagnose.answers import answers, echo, read_answer, tool_calls
+from gymtap.proxy.diagnose.evidence import Seen
 from gymtap.proxy.diagnose.rule import GENERATION, RESOURCES, Rule, Sight, Strength, View, both, exchange_sight, said
-from gymtap.schemas import Layer, Severity
+from gymtap.schemas import Call, Layer, Severity
 
 _RATE = (
     r"rate[_ -]?limit|too many requests|throttl(?:ed|ing)|requests per (?:min|day|second)|tokens per min|slow ?down|"
@@ -56,11 +57,19 @@ def _stops_midway(arguments: str) -> bool:
 def _cut_by_length(view: View) -> Iterator[Sight]:
     """An answer that the output limit ended before it said anything usable."""
     for exchange, answer in answers(view.material):
-        if answer.cut and not answer.text.strip() and not answer.calls and not exchange.judge and not _swallowed_error(view, exchange):
-            yield exchange_sight(view, exchange, "the output limit was reached and no answer is there", answer.finish or "length")
+        if (
+            answer.cut
+            and not answer.text.strip()
+            and not answer.calls
+            and not exchange.judge
+            and not _swallowed_error(view, exchange)
+        ):
+            yield exchange_sight(
+                view, exchange, "the output limit was reached and no answer is there", answer.finish or "length"
+            )
 
 
-def _swallowed_error(view: View, exchange: Any) -> bool:
+def _swallowed_error(view: View, exchange: Seen) -> bool:
     return any(child.failed for child in view.tree.children[exchange.id])
 
 
@@ -76,11 +85,73 @@ def _retry_storm(view: View) -> Iterator[Sight]:
     counted = Counter((f.exchange.path, f.exchange.request, f.status) for f in failed if f.exchange)
     for (path, request, status), count in counted.items():
         if count >= 10 and status in {429, 529, None}:
-            first = next(f.exchange for f in failed if f.exchange and (f.exchange.path, f.exchange.request) == (path, request))
-            yield exchange_sight(view, first, f"{count} tries of {path}, each {status or 'without an answer'}", f"{count} tries")
+            first = next(
+                f.exchange for f in failed if f.exchange and (f.exchange.path, f.exchange.request) == (path, request)
+            )
+            yield exchange_sight(
+                view, first, f"{count} tries of {path}, each {status or 'without an answer'}", f"{count} tries"
+            )
+
+
+def _pinned(view: View) -> Iterator[Sight]:
+    """First turns of several conversations that carry one and the same model session cookie."""
+    by_cookie: dict[str, list[Seen]] = {}
+    for exchange in view.material.of(Call.MODEL, judge=None):
+        cookie = exchange.request_headers.get("cookie", "")
+        for value_ in re.findall(r"\w*Model___[^=;]+=[^;.]+", cookie):
+            by_cookie.setdefault(value_, []).append(exchange)
+    for shared in by_cookie.values():
+        if len(shared) >= 3 and len({_conversation(view, exchange) for exchange in shared}) >= 3:
+            yield exchange_sight(
+                view, shared[0], f"{len(shared)} conversations with one model cookie", str(len(shared))
+            )
+
+
+def _conversation(view: View, exchange: Seen) -> str:
+    """What tells conversations apart: the row's outermost exchange, else what the first message says."""
+    root = view.tree.chain(exchange)[0]
+    if root is not exchange:
+        return root.id
+    body = exchange.request_json
+    given = body.get("input", body.get("messages")) if isinstance(body, dict) else None
+    return str(given[0]) if isinstance(given, list) and given else str(body)
+
+
+def _cut_result(view: View) -> Iterator[Sight]:
+    """A result without an answer whose own usage says that tokens were generated up to the limit."""
+    if view.material.exchanges:
+        return
+    for source, where, row in view.result_rows:
+        response = row.get("response")
+        answer = read_answer(response)
+        if answer and answer.cut and not answer.text.strip() and not answer.calls and answer.completion_tokens:
+            yield Sight(
+                source, where, f"{answer.completion_tokens} tokens and no answer", what=str(answer.completion_tokens)
+            )
 
 
 RULES: tuple[Rule, ...] = (
+    Rule(
+        id="throughput.pinned",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="Several conversations with one model session cookie",
+        sees=_pinned,
+        cause="{what} conversations share one model session cookie, so all of them go to one of the engines.",
+        next_action="Do not keep cookies across rollouts (aiohttp.DummyCookieJar), so that each conversation is routed by itself.",
+        source="Gym 0.7.0 vllm_model pins a session to an engine by its cookie",
+        strength=Strength.PROVEN,
+        runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="throughput.cut_result",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="A result that was cut by length, without an answer, with tokens in its usage",
+        sees=_cut_result,
+        cause="The output limit was used up ({what} tokens) before any answer came.",
+        next_action="Raise max_output_tokens or lower the reasoning effort, and do not count this row as wrong.",
+        source="Responses incomplete_details and usage",
+        runner_up=Layer.DATA_SCHEMA,
+    ),
     Rule(
         id="throughput.rate_limit",
         layer=Layer.THROUGHPUT_RESOURCES,
@@ -181,7 +252,9 @@ RULES: tuple[Rule, ...] = (
         id="throughput.timeout",
         layer=Layer.THROUGHPUT_RESOURCES,
         needs="A call that a time limit ended",
-        sees=both(said(timeout=True), said(_TIMED_OUT, unless=r"spin[- ]?up|nccl|collective|gcs|placement group|watchdog")),
+        sees=both(
+            said(timeout=True), said(_TIMED_OUT, unless=r"spin[- ]?up|nccl|collective|gcs|placement group|watchdog")
+        ),
         cause="A time limit ended the call before the answer came: {what}.",
         next_action="Find which hop used the time; raise that limit, its capacity, or lower the concurrency in front of it.",
         source="aiohttp, httpx and openai client messages",
@@ -214,4 +287,3 @@ RULES: tuple[Rule, ...] = (
         strength=Strength.FALLBACK,
     ),
 )
-

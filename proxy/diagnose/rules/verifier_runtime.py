@@ -7,13 +7,15 @@ from typing import Any
 
 from gymtap.proxy.diagnose.answers import read_answer
 from gymtap.proxy.diagnose.evidence import Seen
-from gymtap.proxy.diagnose.rule import Rule, Sight, Strength, View, exchange_sight, said
+from gymtap.proxy.diagnose.rule import Rule, Sight, Strength, View, both, exchange_sight, said
 from gymtap.schemas import Call, Layer, LeafKind, Severity
 
 _VERDICT = re.compile(
-    r"\[\[.{1,40}?\]\]|\\boxed|\b(?:yes|no|true|false|correct|incorrect|pass|fail|equal|score|rating|verdict|grade)\b|\b\d+(?:\.\d+)?\b", re.I
+    r"\[\[.{1,40}?\]\]|\\boxed|\b(?:yes|no|true|false|correct|incorrect|pass|fail|equal|score|rating|verdict|grade)\b|\b\d+(?:\.\d+)?\b",
+    re.IGNORECASE,
 )
 _GYM_CALLS = frozenset({Call.RUN, Call.RESPONSES, Call.AGENT_SESSION, Call.MODEL})
+_OWN = frozenset({Call.VERIFY, Call.SEED_SESSION, Call.CLOSE_SESSION})
 
 
 def _bad_reward(view: View) -> Iterator[Sight]:
@@ -43,12 +45,13 @@ def _why_no_reward(exchange: Seen) -> str | None:
 
 
 def _bad_reward_told(view: View) -> Iterator[Sight]:
-    for number, row in enumerate(view.material.results):
-        if "reward" in row and not row.get("_ng_failure_class"):
-            reward = row["reward"]
-            usable = isinstance(reward, int | float) and not isinstance(reward, bool) and math.isfinite(reward)
-            if not usable:
-                yield Sight("result", f"result {number}", f"reward is {reward!r}", number, f"a reward of {reward!r}", "/reward")
+    for source, where, row in view.result_rows:
+        if "reward" not in row and "response" not in row:
+            continue
+        reward = row.get("reward")
+        usable = isinstance(reward, int | float) and not isinstance(reward, bool) and math.isfinite(reward)
+        if not usable and not (source == "row" and "reward" not in row):
+            yield Sight(source, where, f"reward is {reward!r}", what=f"a reward of {reward!r}", pointer="/reward")
 
 
 def _lost_body(view: View) -> Iterator[Sight]:
@@ -58,7 +61,9 @@ def _lost_body(view: View) -> Iterator[Sight]:
             continue
         inner = _innermost_failed(view, exchange)
         if inner is not exchange and 400 <= (inner.status or 0) < 500:
-            text = f"{exchange.path} said {exchange.unwrapped.leaf.text[:80]!r}; {inner.boundary} had said {_leaf(inner)}"
+            text = (
+                f"{exchange.path} said {exchange.unwrapped.leaf.text[:80]!r}; {inner.boundary} had said {_leaf(inner)}"
+            )
             yield exchange_sight(view, exchange, text, _leaf(inner))
 
 
@@ -75,7 +80,11 @@ def _leaf(exchange: Seen) -> str:
 
 def _judge_overflow(view: View) -> Iterator[Sight]:
     for failure in view.exchange_failures:
-        if failure.judge and failure.exchange and re.search(r"context length|max_tokens|context window|too long", failure.said, re.I):
+        if (
+            failure.judge
+            and failure.exchange
+            and re.search(r"context length|max_tokens|context window|too long", failure.said, re.IGNORECASE)
+        ):
             yield exchange_sight(view, failure.exchange, failure.said[:300])
 
 
@@ -83,7 +92,9 @@ def _judge_rejected(view: View) -> Iterator[Sight]:
     """A judge's 4xx that is neither its key nor its rate."""
     for failure in view.exchange_failures:
         if failure.judge and failure.exchange and failure.status in {400, 404, 405, 409, 413, 415, 422}:
-            yield exchange_sight(view, failure.exchange, f"{failure.status} {failure.said[:300]}", failure.said.partition("\n")[0][:160])
+            yield exchange_sight(
+                view, failure.exchange, f"{failure.status} {failure.said[:300]}", failure.said.partition("\n")[0][:160]
+            )
 
 
 def _judge_unparseable(view: View) -> Iterator[Sight]:
@@ -116,20 +127,24 @@ def _scored_zero(view: View) -> bool:
 def _judge_swallowed(view: View) -> Iterator[Sight]:
     """A verify 200 that itself says that its judge or its check failed, with a reward all the same."""
     bodies: list[tuple[str, str, float, Any]] = [
-        ("exchange", e.id, float(view.tree.order(e)), e.response_json) for e in view.material.of(Call.VERIFY) if (e.status or 500) < 400
+        ("exchange", e.id, float(view.tree.order(e)), e.response_json)
+        for e in view.material.of(Call.VERIFY)
+        if (e.status or 500) < 400
     ]
-    bodies += [("result", f"result {n}", float(n), row) for n, row in enumerate(view.material.results)]
+    bodies += [(source, where, 0.0, row) for source, where, row in view.result_rows]
     for source, where, order, body in bodies:
         told = _tells_failure(body)
         if told:
             yield Sight(source, where, told[:300], order, told[:160])
 
 
-_FAILURE_FIELD = re.compile(r"(?:^|_)(?:error|exception|traceback|failure_reason|failure_kind|judge_error|parse_error|verifier_error)s?$")
+_FAILURE_FIELD = re.compile(
+    r"(?:^|_)(?:error|exception|traceback|failure_reason|failure_kind|judge_error|parse_error|verifier_error)s?$"
+)
 
 
 def _tells_failure(body: Any) -> str | None:
-    if not isinstance(body, dict) or body.get("reward") not in {0, 0.0}:
+    if not isinstance(body, dict) or body.get("reward") not in {0}:
         return None
     for name, item in body.items():
         if _FAILURE_FIELD.search(str(name)) and isinstance(item, str | dict | list) and item:
@@ -138,20 +153,66 @@ def _tells_failure(body: Any) -> str | None:
 
 
 def _cookie_lost(view: View) -> Iterator[Sight]:
-    """A call to resources without the session cookie that seed_session had set, or with another one."""
-    seeds = [e for e in view.material.of(Call.SEED_SESSION) if "set-cookie" in e.response_headers]
-    if not seeds:
-        return
+    """A call to resources without the session that seed_session began: no cookie, or that of another session."""
     for exchange in view.material.of(Call.TOOL, Call.VERIFY):
-        before = [seed for seed in seeds if view.tree.order(seed) < view.tree.order(exchange)]
-        if before and not _carries(exchange, before[-1]):
-            yield exchange_sight(view, exchange, f"{exchange.path} without the cookie of seed_session", exchange.path)
+        seed = _seed_of(view, exchange)
+        if seed is None or exchange.failed:
+            continue
+        began, given = (
+            _sessions(seed.response_headers.get("set-cookie")),
+            _sessions(exchange.request_headers.get("cookie")),
+        )
+        sent_back = _sessions(exchange.response_headers.get("set-cookie"))
+        lost = began.keys() - given.keys() or {
+            name for name in began.keys() & given.keys() if began[name] != given[name]
+        }
+        fresh = sent_back.keys() - began.keys() - given.keys() if not began else set()
+        if lost or fresh:
+            reason = "seed_session set no cookie" if fresh else "without the cookie of seed_session"
+            yield exchange_sight(view, exchange, f"{exchange.path}: {reason}", exchange.path)
             return
 
 
-def _carries(exchange: Seen, seed: Seen) -> bool:
-    name = seed.response_headers["set-cookie"].partition("=")[0].strip()
-    return f"{name}=" in exchange.request_headers.get("cookie", "")
+def _seed_of(view: View, exchange: Seen) -> Seen | None:
+    """The seed_session of the same row: below the same /run, the latest before `exchange`."""
+    root = view.tree.chain(exchange)[0]
+    before = [
+        seed
+        for seed in view.material.of(Call.SEED_SESSION)
+        if view.tree.order(seed) < view.tree.order(exchange)
+        and _same_row(view.tree.chain(seed)[0], root, seed, exchange)
+    ]
+    return before[-1] if before else None
+
+
+def _same_row(seed_root: Seen, root: Seen, seed: Seen, exchange: Seen) -> bool:
+    return seed_root is root or (seed_root is seed and root is exchange)
+
+
+_SESSION = re.compile(r"(?:^|[;,]\s*)(\w+___[\w.-]+)=([^;,.\s]+)")
+
+
+def _sessions(header: str | None) -> dict[str, str]:
+    """Sessions in a Cookie or Set-Cookie header by name; the payload without signature and time, which change."""
+    return dict(_SESSION.findall(header or ""))
+
+
+def _session_shared(view: View) -> Iterator[Sight]:
+    """One resources session used by two rows."""
+    owners: dict[tuple[str, str], tuple[str, Seen]] = {}
+    for exchange in view.material.of(Call.VERIFY, Call.SEED_SESSION):
+        body = exchange.request_json
+        row = f"{body.get('_ng_task_index')}.{body.get('_ng_rollout_index')}" if isinstance(body, dict) else ""
+        if not isinstance(body, dict) or body.get("_ng_task_index") is None:
+            continue
+        for session in _sessions(exchange.request_headers.get("cookie")).items():
+            if "Agent___" in session[0] or "Model___" in session[0]:
+                continue
+            owner, _ = owners.setdefault(session, (row, exchange))
+            if owner != row:
+                yield exchange_sight(
+                    view, exchange, f"rows {owner} and {row} use one session of {session[0]}", exchange.path
+                )
 
 
 def _state_flickers(view: View) -> Iterator[Sight]:
@@ -159,7 +220,7 @@ def _state_flickers(view: View) -> Iterator[Sight]:
     calls = view.material.of(Call.TOOL)
     for first, second in zip(calls, calls[1:], strict=False):
         same = first.path == second.path and first.request == second.request
-        reads = re.search(r"get|read|list|show|query|status|count|view|fetch|state", first.path, re.I)
+        reads = re.search(r"get|read|list|show|query|status|count|view|fetch|state", first.path, re.IGNORECASE)
         answered = (first.status or 500) < 400 and (second.status or 500) < 400
         if same and reads and answered and first.response != second.response:
             text = f"{first.path} answered {(first.response or '')[:60]} and then {(second.response or '')[:60]}"
@@ -183,8 +244,9 @@ def _null_details(view: View) -> Iterator[Sight]:
         if exchange is None or failure.call not in {Call.MODEL, Call.JUDGE} or (failure.status or 0) < 500:
             continue
         text = exchange.unwrapped.leaf.text
-        places = re.findall(r"(?m)^([a-z_][\w.]*)\n\s+(?:Input|Field)", text)
-        if places and all(not place.startswith("output") for place in places):
+        places = re.findall(r"(?m)^([a-z_][\w.-]*)\n\s+(?:Input|Field)", text)
+        lacking = re.search(r"type=missing|input_value=None|none_required", text)
+        if places and (lacking or all(not place.startswith("output") for place in places)):
             yield exchange_sight(view, exchange, text[:300], ", ".join(places[:4]))
 
 
@@ -192,36 +254,67 @@ def _gym_raised(view: View) -> Iterator[Sight]:
     """An exception of a Gym server itself, with nothing failing below it."""
     for failure in view.exchange_failures:
         exchange = failure.exchange
-        if exchange is None or failure.call not in {*_GYM_CALLS, Call.VERIFY, Call.SEED_SESSION, Call.CLOSE_SESSION, Call.AGGREGATE, Call.JUDGE}:
+        if exchange is None or failure.call not in {
+            *_GYM_CALLS,
+            Call.VERIFY,
+            Call.SEED_SESSION,
+            Call.CLOSE_SESSION,
+            Call.AGGREGATE,
+            Call.JUDGE,
+        }:
             continue
         if (failure.status or 0) >= 500 and failure.status not in {502, 503, 504}:
-            yield exchange_sight(view, exchange, failure.said[:300] or "an empty body", f"{exchange.callee} on {exchange.path}: {_leaf(exchange)}")
+            yield exchange_sight(
+                view,
+                exchange,
+                failure.said[:300] or "an empty body",
+                f"{exchange.callee} on {exchange.path}: {_leaf(exchange)}",
+            )
 
 
 def _seed_missing(view: View) -> Iterator[Sight]:
     for failure in view.exchange_failures:
-        if failure.exchange and re.search(r"session(?:_id)?[^\n]{0,40}(?:not found|expired|unknown|missing|does not exist)|no session|KeyError\('[0-9a-f-]{32,36}'\)", failure.said, re.I):
+        if failure.exchange and re.search(
+            r"session(?:_id)?[^\n]{0,40}(?:not found|expired|unknown|missing|does not exist)|no session|KeyError\('[0-9a-f-]{32,36}'\)",
+            failure.said,
+            re.IGNORECASE,
+        ):
             yield exchange_sight(view, failure.exchange, failure.said[:200], failure.exchange.path)
 
 
 def _typed_failure(view: View) -> Iterator[Sight]:
     """A typed environment's 200 with `failure`."""
     for exchange in view.material.exchanges:
-        if exchange.status == 200 and exchange.unwrapped.leaf.kind is LeafKind.FAILURE and exchange.call in {Call.RUN, Call.VERIFY, Call.AGENT_SESSION}:
+        if (
+            exchange.status == 200
+            and exchange.unwrapped.leaf.kind is LeafKind.FAILURE
+            and exchange.call in {Call.RUN, Call.VERIFY, Call.AGENT_SESSION}
+        ):
             yield exchange_sight(view, exchange, _leaf(exchange), _leaf(exchange))
 
 
 def _tool_raised(view: View) -> Iterator[Sight]:
     for failure in view.exchange_failures:
         if failure.call is Call.TOOL and failure.exchange and (failure.status or 0) >= 500:
-            yield exchange_sight(view, failure.exchange, f"{failure.status} {failure.said[:200]}", failure.exchange.path.rsplit("/", 1)[-1])
+            yield exchange_sight(
+                view,
+                failure.exchange,
+                f"{failure.status} {failure.said[:200]}",
+                failure.exchange.path.rsplit("/", 1)[-1],
+            )
 
 
 def _not_raised(view: View) -> Iterator[Sight]:
     """A Gym server that answered 200 although what it needed failed, and that is no swallowed overflow."""
     for failure in view.exchange_failures:
-        if failure.swallowed and failure.exchange and failure.call in {Call.VERIFY, Call.SEED_SESSION, Call.MODEL, Call.RESPONSES, Call.PROVIDER}:
-            yield exchange_sight(view, failure.exchange, f"{failure.status} {failure.said[:200]}", failure.said.partition("\n")[0][:120])
+        if (
+            failure.swallowed
+            and failure.exchange
+            and failure.call in {Call.VERIFY, Call.SEED_SESSION, Call.MODEL, Call.RESPONSES, Call.PROVIDER}
+        ):
+            yield exchange_sight(
+                view, failure.exchange, f"{failure.status} {failure.said[:200]}", failure.said.partition("\n")[0][:120]
+            )
 
 
 RULES: tuple[Rule, ...] = (
@@ -318,6 +411,16 @@ RULES: tuple[Rule, ...] = (
         failure_kind="session_lost",
     ),
     Rule(
+        id="verifier.session_shared",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="Two rows with one resources session",
+        sees=_session_shared,
+        cause="Two rows use one session, so each sees what the other did ({what}).",
+        next_action="Do not keep cookies across rollouts; begin every row with a seed_session of its own.",
+        source="Gym sessions are Starlette cookies, moved by hand",
+        strength=Strength.PROVEN,
+    ),
+    Rule(
         id="verifier.state_flickers",
         layer=Layer.VERIFIER_RUNTIME,
         needs="The same read in one session, answered differently",
@@ -342,7 +445,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="model.null_envelope",
         layer=Layer.MODEL_SERVING,
-        needs="A model server's validation error about the provider's envelope, not its output items",
+        needs="A model server's validation error about the provider's envelope, or about something null or missing",
         sees=_null_details,
         cause="The provider's answer lacks parts that Gym's model server requires: {what}.",
         next_action="Fill them in where the provider or its proxy makes the answer, or use a Gym whose adapter takes null there.",
@@ -360,6 +463,18 @@ RULES: tuple[Rule, ...] = (
         source="Gym 0.7.0 response models are closed unions",
         strength=Strength.NAMED,
         runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="verifier.seed_refused",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A resources server's 200 whose body says that it failed",
+        sees=said(calls=_OWN, sources=("exchange",), soft=True),
+        cause="The resources server answered 200 and said that it failed: {what}.",
+        next_action="Let it answer with an error status, and leave these rows out of the mean.",
+        source="Environments that answer 200 with an error",
+        strength=Strength.STATUS,
+        runner_up=Layer.INFRA,
+        failure_kind="verifier_error",
     ),
     Rule(
         id="verifier.typed_failure",
@@ -387,7 +502,7 @@ RULES: tuple[Rule, ...] = (
         id="verifier.raised",
         layer=Layer.VERIFIER_RUNTIME,
         needs="A Gym server's 500 with nothing failing below it",
-        sees=_gym_raised,
+        sees=both(_gym_raised, said(calls=_OWN, statuses=(500,), sources=("log",), judge=False)),
         cause="The Gym server raised: {what}.",
         next_action="Read that server's traceback; run the row's call again against it alone.",
         source="Gym 0.7.0 exception middleware answers 500 with repr(exception)",
@@ -399,7 +514,11 @@ RULES: tuple[Rule, ...] = (
         id="verifier.verify_4xx",
         layer=Layer.VERIFIER_RUNTIME,
         needs="A 4xx other than 422 from verify or seed_session",
-        sees=said(calls=frozenset({Call.VERIFY, Call.SEED_SESSION, Call.CLOSE_SESSION, Call.AGGREGATE}), statuses=range(400, 500), sources=("exchange",)),
+        sees=said(
+            calls=frozenset({Call.VERIFY, Call.SEED_SESSION, Call.CLOSE_SESSION, Call.AGGREGATE}),
+            statuses=range(400, 500),
+            sources=("exchange",),
+        ),
         cause="The resources server refused the call: {what}.",
         next_action="Read why in its body and its code; a dependency's status is passed on here, most often.",
         source="FastAPI HTTPException",
@@ -411,7 +530,9 @@ RULES: tuple[Rule, ...] = (
         id="verifier.pickled",
         layer=Layer.VERIFIER_RUNTIME,
         needs="An exception that cannot be pickled",
-        sees=said(r"can(?:not|'t) pickle|picklingerror|unpickl|raytaskerror[^\n]{0,60}(?:pickle|serializ)|could not serialize"),
+        sees=said(
+            r"can(?:not|'t) pickle|picklingerror|unpickl|raytaskerror[^\n]{0,60}(?:pickle|serializ)|could not serialize"
+        ),
         cause="An exception that cannot be pickled hid the real one while it crossed a process: {what}.",
         next_action="Look for the first failure before it (the exchange, or `/run failed`), and wrap exceptions before they cross Ray.",
         source="aiohttp exceptions hold multidicts; Ray pickles exceptions",
