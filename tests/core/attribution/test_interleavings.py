@@ -64,7 +64,7 @@ def test_crowd_of_the_same_prompt_is_ambiguous() -> None:
     world.play([Script(rollout=rollout, fails=True, tools=0) for rollout in range(500)])
     told = world.tap.book.told
     confidences = Counter((t.call, t.attribution.confidence) for t in told.values() if t.call not in ROWLESS_CALLS)
-    print({f"{call} {confidence}": count for (call, confidence), count in sorted(confidences.items())})
+    print({f"{call} {confidence}": count for (call, confidence), count in sorted(confidences.items())})  # noqa: T201  figures for `pytest -s`
     assert world.wrong == []
     assert confidences[Call.RESPONSES, Confidence.HIGH] == 500
     assert confidences[Call.MODEL, Confidence.AMBIGUOUS] > 450
@@ -77,7 +77,7 @@ def test_success_resolves_the_crowd() -> None:
     world.play([Script(rollout=rollout, tools=2) for rollout in range(200)])
     told = world.tap.book.told
     confidences = Counter((t.call, t.attribution.confidence in {"high", "certain"}) for t in told.values())
-    print({f"{call} {'sure' if sure else 'not'}": count for (call, sure), count in sorted(confidences.items())})
+    print({f"{call} {'sure' if sure else 'not'}": count for (call, sure), count in sorted(confidences.items())})  # noqa: T201  figures for `pytest -s`
     assert world.wrong == []
     assert confidences[Call.MODEL, False] == 0
     assert confidences[Call.TOOL, False] == 0

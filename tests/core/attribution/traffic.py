@@ -1,4 +1,4 @@
-"""Made-up traffic in Gym's wire format: rows as scripts that can be interleaved in any order, the truth noted beside them.
+"""Made-up traffic in Gym's wire format: rows as scripts, interleaved in any order, the truth noted beside them.
 
 Only what Gym really sends is sent: identity in /run, seed and verify; a cookie from whoever sets one; nothing at all on
 first model calls and on provider calls.
@@ -32,7 +32,7 @@ PROVIDER = server("provider", ServerKind.PROVIDER)
 
 @dataclass(frozen=True)
 class Script:
-    """How a row goes. `environment` says whether an environment server relays; `prefixed` whether paths name the row."""
+    """How a row goes. `environment`: an environment server relays it; `prefixed`: paths name the row."""
 
     task: int = 0
     rollout: int = 0
@@ -80,6 +80,7 @@ class World:
         body: Any,
         row: Key | None,
         parent: Flow | None,
+        *,
         cookies: str = "",
         attempt: int = 0,
     ) -> Flow:
@@ -130,10 +131,10 @@ class Judge(Book):
         self._judge(flow.id, flow.attribution, flow.parent)
 
     def _judge(self, exchange: str, attribution: Attribution, parent: str | None) -> None:
-        truth = self.world.truth[exchange]
+        truth = self.world.truth.get(exchange)
         if attribution.confidence in SURE and truth is not None and key_of(attribution) != truth:
             self.world.wrong.append(f"{exchange} is {truth}, not {attribution!r}")
-        if parent is not None and parent != self.world.parents[exchange]:
+        if parent is not None and parent != self.world.parents.get(exchange, parent):
             self.world.wrong.append(f"the parent of {exchange} is {self.world.parents[exchange]}, not {parent}")
         if attribution.confidence is Confidence.AMBIGUOUS and truth is not None and len(attribution.candidates) < 20:
             keys = [(row.task, row.rollout, row.agent) for row in attribution.candidates]
@@ -160,23 +161,23 @@ def row(world: World, script: Script) -> Iterator[None]:
     session, agent_session = world.cookie("Tools___tools"), world.cookie("Agent___agent")
     world.end(seed, {}, cookies=(session,))
     yield
-    turn = world.open(agent, prefix + "/v1/responses", create, key, run, session)
+    turn = world.open(agent, prefix + "/v1/responses", create, key, run, cookies=session)
     yield
     if script.gives_up:
         world.drop(turn)
         yield
-    state: dict[str, Any] = {"input": list(create["input"]), "cookie": "", "id": ""}
+    turns = Turns(world, script, key, turn, prefix, list(create["input"]))
     for number in range(script.tools + 1):
         if script.fails and number == script.tools:
             break
-        yield from _ask(world, script, key, turn, prefix, state, number < script.tools)
+        yield from turns.ask(number < script.tools)
         if number < script.tools:
-            tool = world.open(RESOURCES, "/get_weather", {"city": "sf"}, key, turn, session)
+            tool = world.open(RESOURCES, "/get_weather", {"city": "sf"}, key, turn, cookies=session)
             yield
             world.end(tool, {"weather": "cold"}, cookies=(session,))
             yield
     if script.fails:
-        yield from _fail(world, script, key, turn, prefix, state)
+        yield from turns.fail()
     if script.gives_up:
         world.drop(run)
         if outer is not None:
@@ -187,11 +188,11 @@ def row(world: World, script: Script) -> Iterator[None]:
         yield
         world.end(run, "inner error", 500)
     else:
-        response = {"id": state["id"], "output": state["output"]}
-        world.end(turn, response, cookies=(session, state["cookie"], agent_session))
+        response = {"id": turns.id, "output": turns.output}
+        world.end(turn, response, cookies=(session, turns.cookie, agent_session))
         yield
-        cookies = "; ".join((session, state["cookie"], agent_session))
-        verify = world.open(RESOURCES, prefix + "/verify", body | {"response": response}, key, run, cookies)
+        cookies = "; ".join((session, turns.cookie, agent_session))
+        verify = world.open(RESOURCES, prefix + "/verify", body | {"response": response}, key, run, cookies=cookies)
         yield
         world.end(verify, {"reward": 1.0}, cookies=(session,))
         yield
@@ -201,55 +202,67 @@ def row(world: World, script: Script) -> Iterator[None]:
         world.end(outer, {"reward": 1.0}, cookies=(agent_session,))
 
 
-def _ask(
-    world: World, script: Script, key: Key | None, turn: Flow, prefix: str, state: dict[str, Any], calls_tool: bool
-) -> Iterator[None]:
-    """One turn: the model server's call and the provider's beneath it."""
-    model = world.open(MODEL, prefix + "/v1/responses", {"input": state["input"]}, key, turn, state["cookie"])
-    yield
-    provider = yield from _provide(world, script, key, model, state)
-    call = "call_0" if script.call_ids == "counted" else world.token("call")
-    function = {"name": "get_weather", "arguments": "{}"}
-    message: dict[str, Any] = {"role": "assistant", "content": script.answer}
-    if calls_tool:
-        message = {"role": "assistant", "content": None, "tool_calls": [{"id": call, "function": function}]}
-    world.end(provider, {"id": world.token("chatcmpl"), "choices": [{"message": message}]})
-    yield
-    item: dict[str, Any] = {"type": "message", "role": "assistant", "content": [{"text": script.answer}]}
-    if calls_tool:
-        item = {"type": "function_call", "call_id": call, **function}
-    state["id"], state["cookie"] = world.token("resp"), state["cookie"] or world.cookie("Model___policy")
-    state["output"] = [item]
-    world.end(model, {"id": state["id"], "output": [item]}, cookies=(state["cookie"],))
-    yield
-    outcome = [{"type": "function_call_output", "call_id": call, "output": "cold"}] if calls_tool else []
-    state["input"] = [*state["input"], item, *outcome]
+@dataclass
+class Turns:
+    """The turns of one self-call: model calls, and the provider calls beneath them."""
 
+    world: World
+    script: Script
+    key: Key | None
+    turn: Flow
+    prefix: str
+    input: list[dict[str, Any]]
+    cookie: str = ""
+    id: str = ""
+    output: list[dict[str, Any]] = field(default_factory=list)
 
-def _provide(
-    world: World, script: Script, key: Key | None, model: Flow, state: dict[str, Any]
-) -> Generator[None, None, Flow]:
-    body = {"model": "stub", "messages": [_converted(item) for item in state["input"]]}
-    for attempt in range(script.refusals):
-        refused = world.open(PROVIDER, "/v1/chat/completions", body, key, model, attempt=attempt)
+    def ask(self, calls_tool: bool) -> Iterator[None]:
+        """One turn that ends well."""
+        world, script = self.world, self.script
+        model = self._model()
         yield
-        world.end(refused, {"error": "slow down"}, 429)
+        provider = yield from self._provide(model)
+        call = "call_0" if script.call_ids == "counted" else world.token("call")
+        function = {"name": "get_weather", "arguments": "{}"}
+        message: dict[str, Any] = {"role": "assistant", "content": script.answer}
+        item: dict[str, Any] = {"type": "message", "role": "assistant", "content": [{"text": script.answer}]}
+        if calls_tool:
+            message = {"role": "assistant", "content": None, "tool_calls": [{"id": call, "function": function}]}
+            item = {"type": "function_call", "call_id": call, **function}
+        world.end(provider, {"id": world.token("chatcmpl"), "choices": [{"message": message}]})
         yield
-    provider = world.open(PROVIDER, "/v1/chat/completions", body, key, model, attempt=script.refusals)
-    yield
-    return provider
+        self.id, self.cookie, self.output = world.token("resp"), self.cookie or world.cookie("Model___policy"), [item]
+        world.end(model, {"id": self.id, "output": [item]}, cookies=(self.cookie,))
+        yield
+        outcome = [{"type": "function_call_output", "call_id": call, "output": "cold"}] if calls_tool else []
+        self.input = [*self.input, item, *outcome]
 
+    def fail(self) -> Iterator[None]:
+        """One turn that the provider refuses for good."""
+        model = self._model()
+        yield
+        provider = yield from self._provide(model)
+        self.world.end(provider, {"error": "no"}, 400)
+        yield
+        self.world.end(model, "inner error", 500)
+        yield
 
-def _fail(
-    world: World, script: Script, key: Key | None, turn: Flow, prefix: str, state: dict[str, Any]
-) -> Iterator[None]:
-    model = world.open(MODEL, prefix + "/v1/responses", {"input": state["input"]}, key, turn, state["cookie"])
-    yield
-    provider = yield from _provide(world, script, key, model, state)
-    world.end(provider, {"error": "no"}, 400)
-    yield
-    world.end(model, "inner error", 500)
-    yield
+    def _model(self) -> Flow:
+        path = self.prefix + "/v1/responses"
+        return self.world.open(MODEL, path, {"input": self.input}, self.key, self.turn, cookies=self.cookie)
+
+    def _provide(self, model: Flow) -> Generator[None, None, Flow]:
+        body = {"model": "stub", "messages": [_converted(item) for item in self.input]}
+        for attempt in range(self.script.refusals):
+            refused = self.world.open(PROVIDER, "/v1/chat/completions", body, self.key, model, attempt=attempt)
+            yield
+            self.world.end(refused, {"error": "slow down"}, 429)
+            yield
+        provider = self.world.open(
+            PROVIDER, "/v1/chat/completions", body, self.key, model, attempt=self.script.refusals
+        )
+        yield
+        return provider
 
 
 def _converted(item: dict[str, Any]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Recorded traffic as a transcript: flows opened, requested and ended in their true order, the answer known beside them.
+"""Recorded traffic as a transcript: flows opened, requested and ended in true order, the answer known beside them.
 
 A recording is JSON lines, one exchange each: `seq`, `hop` (server name), `t0`, `t1`, `method`, `path`, headers, bodies,
 `status`, `error`, and `parent` where the true parent is known. Nothing of the truth reaches the flows.
@@ -107,7 +107,9 @@ def kinds_of(records: list[dict[str, Any]]) -> dict[str, ServerKind]:
         if record["path"] == "/global_config_dict_yaml" and record.get("resp_body"):
             config = yaml.safe_load(json.loads(record["resp_body"]))
             for name, entry in config.items():
-                kinds |= {name: kind for group, kind in KINDS.items() if isinstance(entry, dict) and group in entry}
+                kinds.update(
+                    (name, kind) for group, kind in KINDS.items() if isinstance(entry, dict) and group in entry
+                )
     return kinds
 
 
