@@ -15,6 +15,7 @@ from gymtap.proxy.core.errors import UsageError
 
 if TYPE_CHECKING:
     from gymtap.proxy.check.engines import Engines
+    from gymtap.proxy.check.row_check import Against, RowReport
     from gymtap.proxy.check.tool_check import ToolReport
     from gymtap.proxy.check.vllm_rules import Route
 
@@ -35,6 +36,7 @@ def register(app: typer.Typer) -> None:
     """Add the commands."""
     check = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check data against the servers' rules.")
     check.command("tools")(_tools)
+    check.command("rows")(_rows)
     app.add_typer(check, name="check")
     engines = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The grammar engines that vLLM runs.")
     engines.command("install")(_install)
@@ -77,6 +79,64 @@ def _status(report: "ToolReport") -> int:
     if report.errors():
         return _FINDINGS
     return _COULD_NOT if report.not_run or report.unread else _CLEAN
+
+
+def _rows(
+    files: Annotated[list[Path], typer.Argument(metavar="FILE.jsonl...", help="JSON Lines of rows, of any size.")],
+    *,
+    server: Annotated[str | None, typer.Option(metavar="URL", help="The resources server that will verify.")] = None,
+    openapi: Annotated[str | None, typer.Option(metavar="FILE", help="Its OpenAPI document, saved.")] = None,
+    model: Annotated[str | None, typer.Option(metavar="MODULE:CLASS", help="Its pydantic request model.")] = None,
+    server_dir: Annotated[str | None, typer.Option(metavar="FOLDER", help="Its folder, with app.py.")] = None,
+    python: Annotated[
+        str | None, typer.Option(metavar="PYTHON", help="The interpreter with Gym that loads --model or --server-dir.")
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(min=1, help="Processes; as many as cores if left out.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Check rows: JSON, shape, identities, tools, and the request model of the server they will meet."""
+    from gymtap.proxy.check.row_check import Against  # noqa: PLC0415 - quick `--help`
+
+    named = [option for option in (server, openapi, model, server_dir) if option is not None]
+    if len(named) > 1:
+        raise UsageError("rows are held against one model at a time", "--server, --openapi, --model or --server-dir")
+    if server_dir is not None and not Path(server_dir).is_dir():
+        raise UsageError(f"{server_dir}: no such folder", "--server-dir takes a resources server's folder")
+    against = Against(openapi=openapi, server=server, model=model or server_dir, python=python)
+    reports = [_checked(file, against, jobs, quiet=as_json) for file in files]
+    if as_json:
+        screen.write_json([report.as_json() for report in reports])
+    errors = sum(report.errors for report in reports)
+    raise typer.Exit(_FINDINGS if errors else _CLEAN)
+
+
+def _checked(file: Path, against: "Against", jobs: int | None, *, quiet: bool) -> "RowReport":
+    from rich.console import Console  # noqa: PLC0415 - quick `--help`
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn  # noqa: PLC0415 - quick `--help`
+
+    from gymtap.proxy.check.row_check import check_rows  # noqa: PLC0415
+
+    console = Console(stderr=True)
+    size = file.stat().st_size if file.is_file() else 0
+    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
+    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+        task = bar.add_task(file.name, total=size)
+        report = check_rows(file, against, jobs=jobs, progress=lambda done: bar.advance(task, done))
+    if not quiet:
+        _draw_rows(report)
+    return report
+
+
+def _draw_rows(report: "RowReport") -> None:
+    console = screen.out()
+    for group in report.groups:
+        lines = ", ".join(map(str, group.lines)) + (", …" if group.count > len(group.lines) else "")
+        _draw_finding(console, {**group.as_json(), "where": f"line {lines}", "count": 1, "times": group.count})
+    if report.total.more_kinds:
+        screen.note(f"! {report.total.more_kinds:,} findings of yet other kinds are not shown")
+    rate = f"{report.total.rows / report.seconds:,.0f} rows/s" if report.seconds else ""
+    against = f" against {report.against}" if report.against else ""
+    console.print(f"{report.file}: {report.total.rows:,} rows{against}, {report.errors:,} errors ({rate})")
 
 
 def _among(option: str, value: str, known: Sequence[str]) -> None:
@@ -122,7 +182,8 @@ def _draw_finding(console: Any, found: dict[str, Any]) -> None:
     times = f" (and {found['count'] - 1:,} more)" if found["count"] > 1 else ""
     styles = {"error": "bold red", "warning": "yellow", "note": "dim"}
     console.print(f"{found['severity']:<8}", style=styles[found["severity"]], end="")
-    console.print(f"{found['rule']}  {found['message']}")
+    often = f"{found['times']:,} times: " if found.get("times", 1) > 1 else ""
+    console.print(f"{found['rule']}  {often}{found['message']}")
     place = f"{found['where']}{times}  {found.get('pointer', '')}".rstrip()
     console.print(f"        at {place}")
     if "expected" in found:

@@ -1,0 +1,83 @@
+"""A row against Gym's wire format: what it is, and whether the servers of every version can read it."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from gymtap.proxy.check.pydantic_errors import findings_of
+from gymtap.proxy.check.tools import PARAMS, finding
+from gymtap.schemas import Finding, Severity
+from gymtap.schemas.wire import KNOWN_PARAMS, FailureRow, RunRequest, VerifyResponse
+
+_MEANT: Mapping[str, str] = {
+    "messages": "input",
+    "inputs": "input",
+    "prompt_messages": "input",
+    "max_tokens": "max_output_tokens",
+    "max_completion_tokens": "max_output_tokens",
+    "response_format": "text",
+    "functions": "tools",
+}
+"""What people write into `responses_create_params`, and the field they mean."""
+
+
+def check_shape(row: Any) -> list[Finding]:
+    """Findings about a row of a dataset, a materialized input, a rollout or a failure, told apart by its fields."""
+    if not isinstance(row, dict):
+        return [
+            finding("rows.not_an_object", Severity.ERROR, "a row is a JSON object", (), found=row, expected="{...}")
+        ]
+    if "_ng_failure_class" in row:
+        return _validated(FailureRow, row, "a failure row")
+    if "reward" in row and PARAMS not in row:
+        return _validated(VerifyResponse, row, "a rollout")
+    if PARAMS not in row:
+        return [_no_params(row)]
+    found = _validated(RunRequest, row, "a row for /run")
+    if "reward" in row and "response" in row:
+        found += _validated(VerifyResponse, row, "a rollout")
+    return [*found, *_params(row[PARAMS]), *_agent(row)]
+
+
+def _validated(model: type[BaseModel], row: Mapping[str, Any], what: str) -> list[Finding]:
+    try:
+        model.model_validate(row)
+    except ValidationError as error:
+        return findings_of(error.errors(include_url=False), row, "rows.shape", what)
+    return []
+
+
+def _no_params(row: Mapping[str, Any]) -> Finding:
+    message = f"{PARAMS} is missing, so /run answers 422"
+    fix = None
+    if "messages" in row:
+        message += "; the row has messages instead, as for Chat Completions"
+        fix = f"Move messages to {PARAMS}.input."
+    elif "input" in row:
+        fix = f"Put input, and what belongs to it, into {PARAMS}."
+    return finding("rows.no_params", Severity.ERROR, message, (PARAMS,), expected="an object with input", fix=fix)
+
+
+def _params(params: Any) -> Iterator[Finding]:
+    if not isinstance(params, dict):
+        return
+    for name in params:
+        if name not in KNOWN_PARAMS:
+            meant = _MEANT.get(name)
+            severity = Severity.ERROR if meant else Severity.WARNING
+            fix = f"Write {meant}." if meant else None
+            message = f"Gym 0.7 answers 422 to an unknown field in {PARAMS}: {name}"
+            yield finding("rows.unknown_param", severity, message, (PARAMS, name), found=params[name], fix=fix)
+    if "metadata" in params and params["metadata"] is None:
+        message = "metadata: null makes the model server of older Gyms fail (AttributeError: 'NoneType')"
+        yield finding("rows.metadata_null", Severity.WARNING, message, (PARAMS, "metadata"), fix="Leave metadata out.")
+
+
+def _agent(row: Mapping[str, Any]) -> Iterator[Finding]:
+    reference = row.get("agent_ref")
+    if isinstance(reference, dict) and "type" not in reference:
+        message = "agent_ref has no type; Gym's own model requires it"
+        yield finding(
+            "rows.agent_ref", Severity.WARNING, message, ("agent_ref", "type"), expected='"responses_api_agents"'
+        )
