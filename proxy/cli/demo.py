@@ -31,7 +31,7 @@ def _demo(
 
     from gymtap.proxy.demo.play import play  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.store import Capture  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.tap import new_event_loop  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.tap import GAPS_EXIT_CODE, new_event_loop  # noqa: PLC0415 - quick `--help`
 
     screen.note("twenty rows through a miniature of Gym, a tap at every boundary …")
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -40,6 +40,8 @@ def _demo(
         screen.write_json({"capture": str(opened.path), "info": opened.info().model_dump(mode="json")})
     else:
         _tour(opened)
+    if opened.gaps():
+        raise typer.Exit(GAPS_EXIT_CODE)
 
 
 def _tour(capture: "Capture") -> None:
