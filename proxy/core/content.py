@@ -35,32 +35,29 @@ class _Inflate:
     """gzip with any number of members, or deflate, which senders mean in two ways (RFC 9110, 8.4.1.2)."""
 
     def __init__(self, *, gzip: bool) -> None:
-        self._bits = 31 if gzip else 15
-        self._inflater = zlib.decompressobj(self._bits)
-        self._fresh = True
+        self._bits = 31 if gzip else 0  # 0: not known before its first two bytes
+        self._head = b""
+        self._inflater = zlib.decompressobj(31)
 
     def feed(self, data: bytes) -> Iterator[bytes]:
+        if not self._bits:
+            data = self._head = self._head + data
+            if len(data) < 2:
+                return
+            self._bits = 15 if data[0] & 15 == 8 and int.from_bytes(data[:2]) % 31 == 0 else -15  # RFC 1950, 2.2
+            self._inflater = zlib.decompressobj(self._bits)
         while data:
             if self._inflater.eof:
                 if self._bits != 31:
                     return  # what follows a deflate stream is nobody's
                 self._inflater = zlib.decompressobj(self._bits)
-            piece = self._inflate(data)
+            try:
+                piece = self._inflater.decompress(data, PIECE_BYTES)
+            except zlib.error as error:
+                raise ContentError(str(error)) from error
             if piece:
                 yield piece
             data = self._inflater.unconsumed_tail or self._inflater.unused_data
-
-    def _inflate(self, data: bytes) -> bytes:
-        try:
-            piece = self._inflater.decompress(data, PIECE_BYTES)
-        except zlib.error as error:
-            if self._bits == 15 and self._fresh:
-                self._bits = -15
-                self._inflater = zlib.decompressobj(self._bits)
-                return self._inflate(data)
-            raise ContentError(str(error)) from error
-        self._fresh = False
-        return piece
 
 
 class _Sliced:

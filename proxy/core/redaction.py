@@ -67,10 +67,14 @@ _FLAG = "|".join(
 
 # A key begins a word, or follows an escape sequence whose last letters would seem to belong to it.
 _BEGIN = rb"(?:(?<![A-Za-z0-9])|(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=\\x[0-9A-Fa-f]{2})|(?<=%[0-9A-Fa-f]{2}))"
-_RUN = rb"(?:(?<![A-Za-z0-9+/_=-])|(?<=\\[bfnrt])|(?<=\\x[0-9A-Fa-f]{2})|(?<=%[0-9A-Fa-f]{2}))"  # tried once per run
-_TOKEN = re.compile(_RUN + _JWT.encode())
+_ESCAPED = rb"(?<=\\[bfnrt])|(?<=\\x[0-9A-Fa-f]{2})|(?<=%[0-9A-Fa-f]{2})"
+_TOKEN = re.compile(rb"(?:(?<![A-Za-z0-9_-])|" + _ESCAPED + rb")" + _JWT.encode())  # tried once for each run of letters
 _SHAPE = re.compile(_BEGIN + rb"(?:" + "|".join(_SHAPES).encode() + rb")")
-_COOKIE = re.compile(_RUN + rb"(eyJ[A-Za-z0-9+/_=-]{8,}\.[A-Za-z0-9_-]{5,8}\.)[A-Za-z0-9_-]{16,}")
+_COOKIE = re.compile(
+    rb"(?:(?<![A-Za-z0-9+/_-])|"
+    + _ESCAPED
+    + rb")(eyJ[A-Za-z0-9+/_-]{8,}={0,2}\.[A-Za-z0-9_-]{5,8}\.)[A-Za-z0-9_-]{16,}"
+)
 _KEYED = re.compile(
     rb"(?P<name>"
     + _NAMES.encode()
@@ -92,7 +96,9 @@ _PEM_BYTES = 32 * 1024
 _SCHEME = re.compile(
     rb"(?:basic|bearer|digest|negotiate|token|apikey|key|aws4-hmac-sha256)(?:[ \t]|%20|\+)+", re.IGNORECASE
 )
+_BACKSLASH = ord("\\")
 _QUOTE = re.compile(rb"[\"'\n]")
+_ITEM = re.compile(rb"[\s,]*(?:\\+[nrt][\s,]*)*(\\*)([\"'])")
 _WORD = re.compile(rb"[^\s\"'\\,;&<>{}\[\]()|`]+")
 _LINE = re.compile(rb"[^\n\r\"\\<]+")
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
@@ -131,7 +137,9 @@ def _string_end(data: bytes, start: int, quote: bytes, depth: int) -> int:
     """
     for match in _QUOTE.finditer(data, start):
         found, end = match[0], match.start()
-        run = end - start - len(data[start:end].rstrip(b"\\")) if data[end - 1 : end] == b"\\" else 0
+        run = 0
+        while end - run > start and data[end - run - 1] == _BACKSLASH:
+            run += 1
         if found == quote and depth == 0 and run % 2 == 0:
             return end
         if (found == quote and depth and run <= depth) or found == b"\n" or (found == b'"' and quote == b"'"):
@@ -150,8 +158,7 @@ def _content(data: bytes, start: int, end: int, *, sure: bool) -> Iterator[_Span
 
 def _array(data: bytes, start: int, *, sure: bool) -> Iterator[_Span]:
     """The strings of a flat array."""
-    opening = re.compile(rb"[\s,]*(?:\\+[nrt][\s,]*)*(\\*)([\"'])")
-    while (match := opening.match(data, start)) is not None:
+    while (match := _ITEM.match(data, start)) is not None:
         end = _string_end(data, match.end(), match[2], len(match[1]))
         yield from _content(data, match.end(), end, sure=sure)
         start = end + len(match[1]) + 1
