@@ -25,6 +25,8 @@ _CUT = re.compile(r"(?:\u2026|\.\.\.[ ]?[\[(<]?truncated[^\n]{0,40})\s*\Z")
 _LOG_PREFIX = re.compile(r"\s*(?:\([\w.-]+\)\s+)?Response content:\s*")
 _EMBEDDED = re.compile(r"(?<!\w)b[\"'](?=[\\\"{<\w])|\{\s*[\"']|Hit an exception in ")
 _EMBEDDED_TRIES = 6
+_VALUE_OF_KEY = re.compile(r"['\"]\s*:\s*\Z")
+"""What stands behind a key is a part of a quoted value (a validation error's `ctx`), not a body of its own."""
 _HTML = re.compile(r"\s*(?:<!doctype\s+html|<html|<head|<body|<title|<center|<h1|<\?xml)", re.IGNORECASE)
 _HTML_TITLE = re.compile(r"<(title|h1|Message|p)[^>]{0,200}>\s*([^<]{1,300})", re.IGNORECASE)
 _SSE = re.compile(r"(?:\A|\n)(?:event|data|id|retry):", re.IGNORECASE)
@@ -427,7 +429,8 @@ def _inside(message: str, state: _Peeling, kind: str) -> Leaf | None:
     for tried, match in enumerate(_EMBEDDED.finditer(message)):
         if tried == _EMBEDDED_TRIES:
             return None
-        found = _embedded(message, match.start())
+        within = _VALUE_OF_KEY.search(message, max(0, match.start() - 8), match.start())
+        found = None if within else _embedded(message, match.start())
         if found is None:
             continue
         text, truncated = found

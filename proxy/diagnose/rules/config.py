@@ -3,7 +3,8 @@
 import re
 from collections.abc import Iterator
 
-from gymtap.proxy.diagnose.rule import GENERATION, Rule, Sight, Strength, View, both, exchange_sight, said
+from gymtap.proxy.diagnose.failures import Failure
+from gymtap.proxy.diagnose.rule import GENERATION, Rule, Sight, Strength, View, both, exchange_sight, said, sight_of
 from gymtap.schemas import Call, Layer
 
 _KEY_WORDS = (
@@ -56,6 +57,49 @@ def _is_router_404(said: str) -> bool:
             r"^(?:not found|method not allowed|404\b|405\b|page not found)|invalid url|cannot post", said, re.IGNORECASE
         )
     )
+
+
+_PLACE = re.compile(
+    r"\(parameter=(\w+)|'loc': ?'body\.(\w+)|\[?\"body\", ?\"(\w+)|"
+    r"[\"']param[\"']: ?[\"'](\w+)[\"']|(?:unsupported|unknown|unrecognized)[^\n'\"]{0,40}['\"](\w+)['\"]",
+    re.I,
+)
+_NOT_A_PARAMETER = frozenset({"messages", "input", "tools", "model", "image_url", "audio", "video", "body", "prompt"})
+_ROW_NAMES = {
+    "max_tokens": ("max_output_tokens",),
+    "max_completion_tokens": ("max_output_tokens",),
+    "reasoning_effort": ("reasoning",),
+    "response_format": ("text",),
+    "structured_outputs": ("text",),
+    "logprobs": ("top_logprobs", "include"),
+}
+
+
+def refused_parameter(failure: Failure) -> str | None:
+    """The sampling parameter that a provider's 4xx is about; None when it is about something else."""
+    if failure.status not in {400, 422} or failure.call not in {Call.PROVIDER, Call.JUDGE}:
+        return None
+    names = [next(filter(None, groups)) for groups in _PLACE.findall(failure.said)]
+    wanted = [name for name in names if name not in _NOT_A_PARAMETER]
+    return wanted[0] if wanted and len(wanted) == len(names) else None
+
+
+def in_row(view: View, parameter: str) -> bool:
+    """Whether the dataset row itself asks for that parameter (under its Responses name)."""
+    bodies = [e.request_json for e in view.material.of(Call.RUN)] + list(view.material.row_values)
+    for body in bodies:
+        params = body.get("responses_create_params") if isinstance(body, dict) else None
+        if isinstance(params, dict) and any(params.get(name) is not None for name in (parameter, *_ROW_NAMES.get(parameter, ()))):
+            return True
+    return False
+
+
+def _parameter_refused(view: View) -> Iterator[Sight]:
+    """A parameter that the provider refuses and that the row did not ask for: the configuration added it."""
+    for failure in (*view.exchange_failures, *view.soft_failures):
+        parameter = refused_parameter(failure)
+        if parameter and not in_row(view, parameter) and not failure.judge:
+            yield sight_of(failure, parameter)
 
 
 def _run_limit(view: View) -> Iterator[Sight]:
@@ -194,6 +238,16 @@ RULES: tuple[Rule, ...] = (
         cause="The request carries a parameter that this provider does not take: {what}.",
         next_action="Remove or rename the parameter in the row or in the model server's configuration and run one row.",
         source="OpenAI, LiteLLM and vLLM parameter validation",
+        runner_up=Layer.DATA_SCHEMA,
+    ),
+    Rule(
+        id="config.parameter_added",
+        layer=Layer.CONFIG,
+        needs="A provider's 4xx about a parameter that the row does not have",
+        sees=_parameter_refused,
+        cause="The provider refuses the parameter {what}, which the model server's configuration adds.",
+        next_action="Correct it in the model server's sampling overrides or extra_body, or in the client's defaults, and run one row.",
+        source="vLLM 0.32 and OpenAI name the parameter in their 400",
         runner_up=Layer.DATA_SCHEMA,
     ),
     Rule(

@@ -17,7 +17,9 @@ from gymtap.proxy.diagnose.rule import (
     both,
     exchange_sight,
     said,
+    sight_of,
 )
+from gymtap.proxy.diagnose.rules.config import in_row, refused_parameter
 from gymtap.schemas import Call, Layer
 
 _GRAMMAR = (
@@ -39,7 +41,8 @@ _CONTENT = (
     r"invalid[_ ]image|cannot identify image|could not (?:load|decode|fetch|download) (?:the )?(?:image|video|audio|media)|image_url|"
     r"incorrect padding|failed to (?:load|fetch|open|decode) (?:image|media|video|audio)|not a multimodal model|"
     r"content[_ ](?:filter|policy)|content management policy|safety system|responsibleaipolicyviolation|"
-    r"at most \d+ (?:image|video|audio)|unsupported image|mime type"
+    r"at most \d+ (?:image|video|audio)|unsupported image|mime type|multi_modal_data|allowed-local-media-path|"
+    r"url must be either a http|failed to (?:fetch|load) media"
 )
 _ENCODING = (
     r"surrogates not allowed|textencodeinput must be|unicode(?:en|de)codeerror|codec can't (?:en|de)code|invalid utf-?8|"
@@ -49,6 +52,7 @@ _MESSAGES = (
     r"invalid (?:message )?role|unexpected message role|unknown role|no tool call found for function call output|"
     r"tool_call_id[^\n]{0,60}(?:not found|did not|missing)|must be (?:a response to|followed by)[^\n]{0,40}tool|messages\.\d+|"
     r"messages\[\d+\]|input\[\d+\]|input\.\d+|body\.messages|body\.input|invalid value: '[^']*'\. supported values|"
+    r"[`'\"]tools[`'\"]? must not be|invalid value for `?(?:tool_choice|function)|tool_choice[^\n]{0,40}(?:not found|not (?:in|one of))|"
     r"unexpected `?tool_use_id|messages must not be empty|last message must|'nonetype' object is not iterable"
 )
 
@@ -143,6 +147,26 @@ def _no_usage(view: View) -> Iterator[Sight]:
         response = row.get("response")
         if isinstance(response, dict) and "reward" in row and not response.get("usage"):
             yield Sight("row", f"row {number}", "response.usage is null or missing", number, pointer="/response/usage")
+
+
+def _own_parameter(view: View) -> Iterator[Sight]:
+    for failure in (*view.exchange_failures, *view.soft_failures):
+        parameter = refused_parameter(failure)
+        if parameter and in_row(view, parameter) and not failure.judge:
+            yield sight_of(failure, parameter)
+
+
+_MEDIA = re.compile(r"\"(?:image_url|video_url|audio_url|input_image|file_url)\"")
+_FETCH = re.compile(r"cannot connect|fetch|download|url|http|timed? ?out|local files|multi_modal|image|video|audio", re.I)
+
+
+def _media_unreachable(view: View) -> Iterator[Sight]:
+    """A provider's failure about fetching, for a request that holds a media address."""
+    for failure in view.exchange_failures:
+        if failure.call is not Call.PROVIDER or failure.exchange is None or not (failure.status or 0) >= 400:
+            continue
+        if _MEDIA.search(failure.exchange.request or "") and _FETCH.search(failure.said):
+            yield sight_of(failure, failure.said.partition("\n")[0][:160])
 
 
 def _filtered(view: View) -> Iterator[Sight]:
@@ -292,6 +316,27 @@ RULES: tuple[Rule, ...] = (
         source="vLLM 0.32 answers unreachable images with 500 and 422; Azure and OpenAI content filters",
         strength=Strength.PROVEN,
         runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="data.parameter",
+        layer=Layer.DATA_SCHEMA,
+        needs="A provider's 4xx about a parameter that the row has",
+        sees=_own_parameter,
+        cause="The row asks for {what} in a way that the provider refuses.",
+        next_action="Correct that parameter in the row's responses_create_params, or use a provider that takes it.",
+        source="vLLM 0.32 and OpenAI name the parameter in their 400",
+        runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="data.media_unreachable",
+        layer=Layer.DATA_SCHEMA,
+        needs="A provider's failure to fetch something, for a request that holds a media address",
+        sees=_media_unreachable,
+        cause="The provider could not fetch a medium that the row points to: {what}.",
+        next_action="Make the address reachable from the provider, or put the medium into the row as data.",
+        source="vLLM 0.32 answers 500, 422 or 400 for what it cannot fetch",
+        strength=Strength.PROVEN,
+        runner_up=Layer.INFRA,
     ),
     Rule(
         id="data.messages",
