@@ -23,7 +23,7 @@ from gymtap.proxy.check.contract import Contract
 from gymtap.proxy.check.identities import Identities, identity_of
 from gymtap.proxy.check.jsonl import parse_line
 from gymtap.proxy.check.model_contract import ModelContract
-from gymtap.proxy.check.row_shape import check_shape
+from gymtap.proxy.check.row_shape import check_shape, is_for_run
 from gymtap.proxy.check.tools import check_tools, params_of
 from gymtap.proxy.core.errors import UsageError
 from gymtap.schemas import Finding, Severity
@@ -160,10 +160,9 @@ class RowChecker:
     def check(self, row: Any) -> Iterator[Finding]:
         """Every finding about this row by itself."""
         yield from check_shape(row)
-        if not isinstance(row, dict):
-            return
-        yield from self._about_tools(row)
-        if self.contract is not None and "responses_create_params" in row:
+        if is_for_run(row):
+            yield from self._about_tools(row)
+        if self.contract is not None and is_for_run(row):
             yield from self.contract.check(row)
 
     def _about_tools(self, row: dict[str, Any]) -> list[Finding]:

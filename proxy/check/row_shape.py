@@ -22,22 +22,43 @@ _MEANT: Mapping[str, str] = {
 """What people write into `responses_create_params`, and the field they mean."""
 
 
+_TEMPLATE_FIELDS = ("prompt", "question", "problem", "query", "instruction", "text")
+"""Columns from which a `prompt_config` makes the input at rollout time."""
+
+
 def check_shape(row: Any) -> list[Finding]:
-    """Findings about a row of a dataset, a materialized input, a rollout or a failure, told apart by its fields."""
+    """Findings about a row of a dataset, a materialized input, a rollout or a failure, told apart by its fields.
+
+    A line of a reward profile is none of these, and passes.
+    """
     if not isinstance(row, dict):
         return [
             finding("rows.not_an_object", Severity.ERROR, "a row is a JSON object", (), found=row, expected="{...}")
         ]
     if "_ng_failure_class" in row:
         return _validated(FailureRow, row, "a failure row")
-    if "reward" in row and PARAMS not in row:
+    if "reward" in row and ("response" in row or PARAMS not in row):
         return _validated(VerifyResponse, row, "a rollout")
+    if "mean/reward" in row:
+        return []
     if PARAMS not in row:
         return [_no_params(row)]
-    found = _validated(RunRequest, row, "a row for /run")
-    if "reward" in row and "response" in row:
-        found += _validated(VerifyResponse, row, "a rollout")
+    found = [_about_input(problem, row) for problem in _validated(RunRequest, row, "a row for /run")]
     return [*found, *_params(row[PARAMS]), *_agent(row)]
+
+
+def is_for_run(row: Any) -> bool:
+    """Whether a row is one that will be sent, not what came of one."""
+    return isinstance(row, dict) and isinstance(row.get(PARAMS), dict) and "reward" not in row
+
+
+def _about_input(problem: Finding, row: Mapping[str, Any]) -> Finding:
+    """A missing input is no error where a prompt_config can make it from a column of the row."""
+    column = next((name for name in _TEMPLATE_FIELDS if isinstance(row.get(name), str)), None)
+    if problem.pointer != f"/{PARAMS}/input" or column is None or "input" in row[PARAMS]:
+        return problem
+    message = f"input is missing; fine only where a prompt_config makes it (from {column}, say)"
+    return problem.model_copy(update={"severity": Severity.WARNING, "message": message})
 
 
 def _validated(model: type[BaseModel], row: Mapping[str, Any], what: str) -> list[Finding]:
@@ -49,14 +70,16 @@ def _validated(model: type[BaseModel], row: Mapping[str, Any], what: str) -> lis
 
 
 def _no_params(row: Mapping[str, Any]) -> Finding:
-    message = f"{PARAMS} is missing, so /run answers 422"
-    fix = None
+    message, severity, fix = f"{PARAMS} is missing, so /run answers 422", Severity.ERROR, None
     if "messages" in row:
         message += "; the row has messages instead, as for Chat Completions"
         fix = f"Move messages to {PARAMS}.input."
     elif "input" in row:
         fix = f"Put input, and what belongs to it, into {PARAMS}."
-    return finding("rows.no_params", Severity.ERROR, message, (PARAMS,), expected="an object with input", fix=fix)
+    elif "task_id" in row or any(isinstance(row.get(name), str) for name in _TEMPLATE_FIELDS):
+        message += ", unless a prompt_config makes it, or the environment server reads rows of its own"
+        severity = Severity.WARNING
+    return finding("rows.no_params", severity, message, (PARAMS,), expected="an object with input", fix=fix)
 
 
 def _params(params: Any) -> Iterator[Finding]:
@@ -71,13 +94,13 @@ def _params(params: Any) -> Iterator[Finding]:
             yield finding("rows.unknown_param", severity, message, (PARAMS, name), found=params[name], fix=fix)
     if "metadata" in params and params["metadata"] is None:
         message = "metadata: null makes the model server of older Gyms fail (AttributeError: 'NoneType')"
-        yield finding("rows.metadata_null", Severity.WARNING, message, (PARAMS, "metadata"), fix="Leave metadata out.")
+        yield finding("rows.metadata_null", Severity.NOTE, message, (PARAMS, "metadata"), fix="Leave metadata out.")
 
 
 def _agent(row: Mapping[str, Any]) -> Iterator[Finding]:
     reference = row.get("agent_ref")
     if isinstance(reference, dict) and "type" not in reference:
-        message = "agent_ref has no type; Gym's own model requires it"
+        message = "agent_ref has no type"
         yield finding(
-            "rows.agent_ref", Severity.WARNING, message, ("agent_ref", "type"), expected='"responses_api_agents"'
+            "rows.agent_ref", Severity.NOTE, message, ("agent_ref", "type"), expected='"responses_api_agents"'
         )

@@ -8,10 +8,10 @@ from gymtap.schemas.wire._wire import Wire
 
 
 class ModelResponse(Wire):
-    """A Responses-form answer: every version needs its `output`, each item of which has a type."""
+    """A Responses-form answer: every version needs its `output`. Some environments keep a list per turn in it."""
 
     id: str | None = None
-    output: list[dict[str, Any]]
+    output: list[dict[str, Any] | list[Any]]
     usage: dict[str, Any] | None = None
     incomplete_details: dict[str, Any] | None = None
 
