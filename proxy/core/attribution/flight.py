@@ -12,7 +12,9 @@ from gymtap.proxy.core.attribution.sessions import Token
 from gymtap.proxy.core.attribution.state import Node, asks_model_server
 from gymtap.schemas import Call
 
-MAX_ABANDONED = 256
+ABANDONED_FOR = 1024
+"""Exchanges that may follow before one that its client gave up is no candidate any more."""
+
 ORIGINS = frozenset({Call.RUN, Call.RESPONSES})
 
 
@@ -63,6 +65,7 @@ class InFlight:
 
     def add(self, node: Node) -> None:
         """A request is whole, and its answer is not."""
+        self._drop_abandoned(node.order - ABANDONED_FOR)
         self._open.setdefault(node.call, {})[node] = None
         if node.call in ORIGINS:
             self.origins.add(node)
@@ -79,12 +82,14 @@ class InFlight:
         self.origins.find(())
         self.models.find(())
         self.abandoned[node] = None
-        if len(self.abandoned) > MAX_ABANDONED:
-            self._drop(next(iter(self.abandoned)))
 
     def of(self, *calls: Call) -> Iterator[Node]:
         """The open exchanges that ask for one of these, oldest first within a call."""
         return (node for call in calls for node in self._open.get(call, ()))
+
+    def _drop_abandoned(self, before: int) -> None:
+        while self.abandoned and (oldest := next(iter(self.abandoned))).order < before:
+            self._drop(oldest)
 
     def _drop(self, node: Node) -> None:
         self.abandoned.pop(node, None)

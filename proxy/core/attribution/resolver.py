@@ -145,7 +145,8 @@ class Resolver:
         self._flight.end(node, _is_abandoned(flow))
         self._close(node, flow)
         node.flow, node.ways = None, None
-        self._changed[node] = None
+        if row_of(node) is None:
+            self._changed[node] = None
         self._remember_ended(node)
 
     def drain(self) -> list[Verdict]:
@@ -573,12 +574,23 @@ def _turn_in_flight(node: Node, row: RowState) -> Node | None:
 
 
 def _verdict(node: Node) -> Verdict | None:
-    attribution = describe(node) if node.call not in ROWLESS_CALLS else Attribution(evidence=_ROWLESS[node.call])
+    attribution = _described(node)
     said = (attribution, node.parent, node.attempt, node.call)
     if said == node.said:
         return None
     node.said = said
     return Verdict(node.id, node.flow, node.call, attribution, node.parent, node.attempt)
+
+
+def _described(node: Node) -> Attribution:
+    """Describe a node, or take what was said when nothing that it stands on has changed."""
+    if node.call in ROWLESS_CALLS:
+        return Attribution(evidence=_ROWLESS[node.call])
+    row = row_of(node)
+    if row is not None and node.said is not None and node.basis == (row, node.link):
+        return node.said[0]
+    node.basis = None if row is None else (row, node.link)
+    return describe(node)
 
 
 _ROWLESS = {

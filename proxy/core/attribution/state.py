@@ -103,6 +103,7 @@ class Node:
     conversation: Token | None = None
     answer: str | None = None
     ways: "dict[tuple[str, str, str, int], Node] | None" = None
+    basis: "tuple[RowState, Link | None] | None" = None
     said: "tuple[Attribution, str | None, int, Call] | None" = None
 
 

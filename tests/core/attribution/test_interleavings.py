@@ -36,7 +36,7 @@ def _distinct(rows: list[Script]) -> list[Script]:
     return distinct
 
 
-@settings(max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
 @given(rows=st.lists(scripts, min_size=1, max_size=8), seed=st.integers(0, 2**32))
 def test_never_sure_and_wrong(rows: list[Script], seed: int) -> None:
     """Any rows in any order: nothing certain or high is wrong, at no moment; no inferred parent is wrong."""
@@ -72,9 +72,9 @@ def test_crowd_of_the_same_prompt_is_ambiguous() -> None:
 
 
 def test_success_resolves_the_crowd() -> None:
-    """200 rows of one prompt that end well: all calls but provider calls without an id of their own find their row."""
+    """100 rows of one prompt that end well: all calls but provider calls without an id of their own find their row."""
     world = World(seed=2)
-    world.play([Script(rollout=rollout, tools=2) for rollout in range(200)])
+    world.play([Script(rollout=rollout, tools=2) for rollout in range(100)])
     told = world.tap.book.told
     confidences = Counter((t.call, t.attribution.confidence in {"high", "certain"}) for t in told.values())
     print({f"{call} {'sure' if sure else 'not'}": count for (call, sure), count in sorted(confidences.items())})  # noqa: T201  figures for `pytest -s`

@@ -59,7 +59,7 @@ json = st.recursive(
 )
 
 
-@settings(deadline=None, derandomize=True)
+@settings(max_examples=50, deadline=None, derandomize=True)
 @given(body=json)
 def test_any_body_is_read(body: Any) -> None:
     """No JSON, of whatever shape, raises."""

@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from traffic import ENVIRONMENT, MODEL, PROVIDER, RESOURCES, Script, World, row, server
 
 from gymtap.proxy.core.attribution import Resolver
+from gymtap.proxy.core.attribution.flight import ABANDONED_FOR
 from gymtap.proxy.core.flow import Flow
 from gymtap.schemas import Call, Confidence, Method, RowKey, ServerKind, TransportErrorKind
 
@@ -209,18 +210,18 @@ def test_parent_that_is_not_known() -> None:
 
 
 def test_memory_is_bounded() -> None:
-    """Two thousand rows leave behind no more than the limits allow."""
+    """Five hundred rows leave behind no more than the limits allow."""
     world = World()
-    resolver = Resolver(max_tokens=500, max_ended=100, max_rows=50)
+    resolver = Resolver(max_tokens=200, max_ended=100, max_rows=50)
     world.tap.addon._resolver = resolver
-    for task in range(2000):
+    for task in range(500):
         alone(world, Script(task=task, tools=1, fails=task % 3 == 0, gives_up=task % 7 == 0))
         world.tap.book.told.clear()
     assert world.wrong == []
-    assert len(resolver._tokens) <= 500
+    assert len(resolver._tokens) <= 200
     assert len(resolver._nodes) <= 100
     assert len(resolver._rows._known) <= 2 * 51
-    assert len(resolver._flight.abandoned) <= 256
+    assert len(resolver._flight.abandoned) <= ABANDONED_FOR
 
 
 bodies = st.sampled_from(
