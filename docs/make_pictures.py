@@ -6,6 +6,7 @@ changes only when what it shows does. Run `.venv/bin/python docs/make_pictures.p
 """
 
 import asyncio
+import os
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -54,21 +55,37 @@ def main() -> None:
         played = Capture(asyncio.run(play(Path(folder) / "played", concurrency=1)))
         capture = _settled(played, Path(folder) / "settled")
         failure = see(capture, ROW).deepest_failure or ""
-        _draw("rows", "gymtap rows", lambda out: show_rows(out, capture, list(capture.rows())))
-        _draw("tree", f"gymtap tree {ROW}", lambda out: show_tree(out, see(capture, ROW)))
-        _draw("show", f"gymtap show {failure}", lambda out: show_exchange(out, capture, capture.exchange(failure)))
+        failing = capture.exchange(failure)
+        pictures: dict[str, Callable[[Console], None]] = {
+            "gymtap rows": lambda out: show_rows(out, capture, list(capture.rows())),
+            f"gymtap tree {ROW}": lambda out: show_tree(out, see(capture, ROW)),
+            f"gymtap show {failure}": lambda out: show_exchange(out, capture, failing),
+        }
+        for command, show in pictures.items():
+            _draw(command.split()[1], command, show)
+        response = f"gymtap show {failure} --response"
+        parts = [
+            *list(pictures.items())[:2],
+            (response, lambda out: show_exchange(out, capture, failing, ["response"])),
+        ]
+        _draw("demo", "gymtap demo", lambda out: _told(out, parts))
 
 
-def _draw(name: str, command: str, show: Callable[[Console], None]) -> None:
-    with Path("/dev/null").open("w") as nowhere:
+def _told(out: Console, parts: list[tuple[str, Callable[[Console], None]]]) -> None:
+    """Commands, each with what it prints."""
+    for number, (command, show) in enumerate(parts):
+        out.print(("\n" if number else "") + f"$ {command}", style="bold")
+        show(out)
+
+
+def _draw(name: str, title: str, show: Callable[[Console], None]) -> None:
+    with Path(os.devnull).open("w") as nowhere:
         out = Console(
-            record=True, width=_COLUMNS, file=nowhere, force_terminal=True, color_system="truecolor", highlight=False
+            file=nowhere, record=True, width=_COLUMNS, force_terminal=True, color_system="truecolor", highlight=False
         )
         show(out)
     _IMAGES.mkdir(exist_ok=True)
-    out.save_svg(
-        str(_IMAGES / f"{name}.svg"), title=command, theme=_THEME, code_format=_SVG, unique_id=f"gymtap-{name}"
-    )
+    out.save_svg(str(_IMAGES / f"{name}.svg"), title=title, theme=_THEME, code_format=_SVG, unique_id=f"gymtap-{name}")
 
 
 def _settled(played: Capture, directory: Path) -> Capture:

@@ -4,6 +4,7 @@ A drawing says what it left out and how to see it. Text that is JSON is laid out
 shown as hex.
 """
 
+import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -22,6 +23,7 @@ MAX_ITEMS = 20
 """A longer list is cut in a bounded drawing."""
 MAX_LINES = 60
 """A longer drawing is cut, unless it is asked for whole."""
+_FLAT_MAX_CHARS = 72
 _ROLE_MAX_CHARS = 16
 _HEX_ROW_BYTES = 16
 _HEX_MAX_BYTES = 256
@@ -91,11 +93,23 @@ def _lines(data: bytes, full: bool, cuts: Cuts) -> Iterator[Text]:
 
 
 def json_lines(value: Any) -> Iterator[Text]:
-    """JSON laid out with two spaces, highlighted, safe for a terminal."""
-    text = orjson.dumps(value, option=orjson.OPT_INDENT_2).decode()
-    laid_out = Text(printable(text))
+    """JSON laid out with two spaces, what fits on a line on one line; highlighted, safe for a terminal."""
+    laid_out = Text(printable(_laid_out(value, "")))
     JSONHighlighter().highlight(laid_out)
     yield from laid_out.split("\n")
+
+
+def _laid_out(value: Any, indent: str) -> str:
+    flat = json.dumps(value, ensure_ascii=False)
+    if len(indent) + len(flat) <= _FLAT_MAX_CHARS or not isinstance(value, dict | list) or not value:
+        return flat
+    deeper = f"{indent}  "
+    if isinstance(value, dict):
+        items = [f"{json.dumps(key, ensure_ascii=False)}: {_laid_out(item, deeper)}" for key, item in value.items()]
+    else:
+        items = [_laid_out(item, deeper) for item in value]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return f"{opening}\n{deeper}" + f",\n{deeper}".join(items) + f"\n{indent}{closing}"
 
 
 def _spoken(turns: list[Turn], cuts: Cuts) -> Iterator[Text]:

@@ -117,7 +117,7 @@ def _drawn(drawing: Drawing, look: Look) -> Iterator[Text]:
 
 
 def _unwrapped(unwrapped: Unwrapped, look: Look) -> Iterator[Text | Rule]:
-    named = [wrapper.server or wrapper.kind for wrapper in unwrapped.wrappers]
+    named = [wrapper.server or wrapper.kind.replace("_", " ") for wrapper in unwrapped.wrappers]
     yield Text("")
     yield Text.assemble(
         ("innermost", "bold"), (f", inside {counted(len(named), 'wrapper')}: {printable(' → '.join(named))}", "dim")

@@ -11,8 +11,16 @@ def _text(drawing: Drawing) -> str:
     return "\n".join(line.plain for line in drawing.lines)
 
 
-def test_json_is_laid_out() -> None:
-    assert _text(draw_body(b'{"reward":1.0,"tags":["a"]}')) == '{\n  "reward": 1.0,\n  "tags": [\n    "a"\n  ]\n}'
+def test_json_is_laid_out_and_what_fits_on_a_line_is_on_one() -> None:
+    body = {"reward": 1.0, "tags": ["a", {}], "why": "x" * 60, "none": []}
+    assert _text(draw_body(json.dumps(body).encode())).split("\n") == [
+        "{",
+        '  "reward": 1.0,',
+        '  "tags": ["a", {}],',
+        f'  "why": "{"x" * 60}",',
+        '  "none": []',
+        "}",
+    ]
 
 
 def test_a_long_body_is_bounded_and_says_what_is_missing() -> None:

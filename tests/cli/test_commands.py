@@ -121,7 +121,7 @@ def test_an_exchange_is_shown_with_what_is_inside_its_nested_error(gymtap: Gymta
     said = gymtap("show", "a2")
     assert "a2 ✗ POST /model → model  500" in said.out
     assert "user │ Oslo?" in said.out
-    assert 'innermost, inside 1 wrapper: SimpleAgent___agent\n{\n  "detail": "no such tool"\n}' in said.out
+    assert 'innermost, inside 1 wrapper: SimpleAgent___agent\n{"detail": "no such tool"}' in said.out
     assert "✗ tool-schema at /detail  no such tool\n  → Offer it." in said.out
 
 
