@@ -5,6 +5,7 @@ from gymtap.proxy.diagnose.rules import (
     cache_resume,
     config,
     data_schema,
+    failure_kinds,
     infra,
     model_serving,
     throughput_resources,
@@ -21,5 +22,6 @@ def all_rules() -> tuple[Rule, ...]:
         *data_schema.RULES,
         *cache_resume.RULES,
         *model_serving.RULES,
+        *failure_kinds.RULES,
         *verifier_runtime.RULES,
     )

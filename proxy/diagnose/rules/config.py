@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator
 
-from gymtap.proxy.diagnose.failures import Failure
+from gymtap.proxy.diagnose.parameters import in_row, refused_parameter
 from gymtap.proxy.diagnose.rule import GENERATION, Rule, Sight, Strength, View, both, exchange_sight, said, sight_of
 from gymtap.schemas import Call, Layer
 
@@ -40,13 +40,14 @@ def _wrong_base_url(view: View) -> Iterator[Sight]:
         if (
             exchange is None
             or exchange.call not in {Call.PROVIDER, Call.JUDGE}
-            or failure.status not in {404, 405, 301, 308}
+            or failure.status not in {400, 404, 405, 301, 308}
         ):
             continue
         if re.search(_MODEL_WORDS, failure.said, re.IGNORECASE):
             continue
-        doubled, missing = "/v1/v1" in exchange.path, "/v1/" not in exchange.path
-        if doubled or missing or not failure.said.strip() or _is_router_404(failure.said):
+        doubled = "/v1/v1" in exchange.path
+        missing = "/v1/" not in exchange.path and failure.status != 400
+        if doubled or missing or _is_router_404(failure.said) or (failure.status != 400 and not failure.said.strip()):
             reason = "doubles /v1" if doubled else "lacks /v1" if missing else "is not served there"
             yield exchange_sight(view, exchange, f"{failure.status} {failure.said[:200]}", f"{exchange.path} {reason}")
 
@@ -54,44 +55,9 @@ def _wrong_base_url(view: View) -> Iterator[Sight]:
 def _is_router_404(said: str) -> bool:
     return bool(
         re.search(
-            r"^(?:not found|method not allowed|404\b|405\b|page not found)|invalid url|cannot post", said, re.IGNORECASE
+            r"^(?:not found|method not allowed|404\b|405\b|page not found)|invalid url|cannot post|plain http request was sent to https", said, re.IGNORECASE
         )
     )
-
-
-_PLACE = re.compile(
-    r"\(parameter=(\w+)|'loc': ?'body\.(\w+)|\[?\"body\", ?\"(\w+)|"
-    r"[\"']param[\"']: ?[\"'](\w+)[\"']|(?:unsupported|unknown|unrecognized)[^\n'\"]{0,40}['\"](\w+)['\"]",
-    re.I,
-)
-_NOT_A_PARAMETER = frozenset({"messages", "input", "tools", "model", "image_url", "audio", "video", "body", "prompt"})
-_ROW_NAMES = {
-    "max_tokens": ("max_output_tokens",),
-    "max_completion_tokens": ("max_output_tokens",),
-    "reasoning_effort": ("reasoning",),
-    "response_format": ("text",),
-    "structured_outputs": ("text",),
-    "logprobs": ("top_logprobs", "include"),
-}
-
-
-def refused_parameter(failure: Failure) -> str | None:
-    """The sampling parameter that a provider's 4xx is about; None when it is about something else."""
-    if failure.status not in {400, 422} or failure.call not in {Call.PROVIDER, Call.JUDGE}:
-        return None
-    names = [next(filter(None, groups)) for groups in _PLACE.findall(failure.said)]
-    wanted = [name for name in names if name not in _NOT_A_PARAMETER]
-    return wanted[0] if wanted and len(wanted) == len(names) else None
-
-
-def in_row(view: View, parameter: str) -> bool:
-    """Whether the dataset row itself asks for that parameter (under its Responses name)."""
-    bodies = [e.request_json for e in view.material.of(Call.RUN)] + list(view.material.row_values)
-    for body in bodies:
-        params = body.get("responses_create_params") if isinstance(body, dict) else None
-        if isinstance(params, dict) and any(params.get(name) is not None for name in (parameter, *_ROW_NAMES.get(parameter, ()))):
-            return True
-    return False
 
 
 def _parameter_refused(view: View) -> Iterator[Sight]:

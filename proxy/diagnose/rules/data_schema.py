@@ -19,7 +19,7 @@ from gymtap.proxy.diagnose.rule import (
     said,
     sight_of,
 )
-from gymtap.proxy.diagnose.rules.config import in_row, refused_parameter
+from gymtap.proxy.diagnose.parameters import in_row, refused_parameter
 from gymtap.schemas import Call, Layer
 
 _GRAMMAR = (
@@ -32,6 +32,7 @@ _GRAMMAR = (
     r"tools\[\d+\]|tool names must be unique|function\.(?:name|parameters)|is not of type ['\"]object['\"]"
 )
 _OVERFLOW = (
+    r"(?:longer|larger|greater|more) than the model'?s? (?:maximum )?context|context length \(\d+|token limit|max_new_tokens|`inputs` tokens|"
     r"maximum context length|context[_ ]length[_ ]exceeded|context window|prompt is too long|input is too long|"
     r"max_tokens must be at least 1|max_model_len|longer than the maximum|exceeds? the (?:model'?s? )?(?:maximum|max|context)[^\n]{0,40}(?:length|tokens|window|len)|"
     r"reduce the length of|input tokens? exceeds?|too many (?:input )?tokens|decoder prompt[^\n]{0,60}(?:longer|too long)|string_above_max_length|"
@@ -49,11 +50,12 @@ _ENCODING = (
     r"lone (?:leading |trailing )?surrogate|utf-8[^\n]{0,40}surrogate|type is not json serializable: (?:float|nan)"
 )
 _MESSAGES = (
-    r"invalid (?:message )?role|unexpected message role|unknown role|no tool call found for function call output|"
-    r"tool_call_id[^\n]{0,60}(?:not found|did not|missing)|must be (?:a response to|followed by)[^\n]{0,40}tool|messages\.\d+|"
+    r"\"param\": ?\"(?:messages|input|tools|prompt|functions)\b|invalid '(?:tools|messages|input|functions)|array too long|"
+    r"array_above_max_length|invalid (?:message )?role|unexpected message role|unknown role|"
+    r"messages\.\d+|"
     r"messages\[\d+\]|input\[\d+\]|input\.\d+|body\.messages|body\.input|invalid value: '[^']*'\. supported values|"
     r"[`'\"]tools[`'\"]? must not be|invalid value for `?(?:tool_choice|function)|tool_choice[^\n]{0,40}(?:not found|not (?:in|one of))|"
-    r"unexpected `?tool_use_id|messages must not be empty|last message must|'nonetype' object is not iterable"
+    r"messages must not be empty|last message must|'nonetype' object is not iterable"
 )
 
 

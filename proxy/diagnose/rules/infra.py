@@ -364,7 +364,7 @@ RULES: tuple[Rule, ...] = (
         needs="A Ray actor or worker that died, with no reason told",
         sees=said(
             r"actordiederror|actorunavailableerror|rayactorerror|the actor (?:died|is (?:dead|unavailable))|workercrashederror|"
-            r"a worker died or was killed|worker (?:process )?(?:unexpectedly )?(?:died|exited|crashed)|owner has exited",
+            r"worker exit type: system_error|worker unexpectedly exits|a worker died or was killed|worker (?:process )?(?:unexpectedly )?(?:died|exited|crashed)|owner has exited",
             unless=r"out of memory|oom",
         ),
         cause="A Ray worker died: {what}.",

@@ -15,7 +15,7 @@ from gymtap.schemas import Call, Layer, Severity
 _RATE = (
     r"rate[_ -]?limit|too many requests|throttl(?:ed|ing)|requests per (?:min|day|second)|tokens per min|slow ?down|"
     r"resource_?exhausted|overloaded|capacity exceeded|server is (?:busy|at capacity)|concurrency limit|"
-    r"no deployments available for selected model|max(?:imum)? (?:number of )?(?:concurrent|parallel) requests"
+    r"queue[^\n]{0,30}(?:is )?full|no deployments available for selected model|max(?:imum)? (?:number of )?(?:concurrent|parallel) requests"
 )
 _MEMORY = (
     r"cuda out of memory|outofmemoryerror|torch\.(?:cuda\.)?outofmemory|cublas_status_alloc_failed|"

@@ -146,7 +146,10 @@ _FAILURE_FIELD = re.compile(
 def _tells_failure(body: Any) -> str | None:
     if not isinstance(body, dict) or body.get("reward") not in {0}:
         return None
+    kind = body.get("failure_kind")  # then Gym's own word speaks
     for name, item in body.items():
+        if kind and str(name).startswith("failure_"):
+            continue
         if _FAILURE_FIELD.search(str(name)) and isinstance(item, str | dict | list) and item:
             return f"{name}: {item}"
     return None
@@ -317,7 +320,38 @@ def _not_raised(view: View) -> Iterator[Sight]:
             )
 
 
+_HISTORY = (
+    r"provided without its required (?:following|preceding) item|no tool output found for function call|"
+    r"no tool call found for function call output|tool_call_id[^\n]{0,60}(?:not found|did not|missing|without)|"
+    r"must be (?:a response to|followed by)[^\n]{0,60}tool|unexpected `?tool_use_id|tool_use[^\n]{0,60}without[^\n]{0,20}tool_result|"
+    r"previous response[^\n]{0,60}not found|previous_response_not_found|item with id '[^']*' not found"
+)
+
+
+def _agent_history(view: View) -> Iterator[Sight]:
+    """A provider's 4xx about the messages of a later turn: the agent built them, not the row."""
+    providers = view.material.of(Call.PROVIDER)
+    for failure in view.exchange_failures:
+        exchange = failure.exchange
+        if exchange is None or failure.call is not Call.PROVIDER or failure.status not in {400, 422}:
+            continue
+        earlier = [e for e in providers if not e.failed and view.tree.order(e) < view.tree.order(exchange)]
+        if earlier and re.search(r"messages\.\d+|messages\[\d+\]|input\[\d+\]|input\.\d+|body\.(?:messages|input)", failure.said):
+            yield exchange_sight(view, exchange, failure.said[:300], failure.said.partition("\n")[0][:160])
+
+
 RULES: tuple[Rule, ...] = (
+    Rule(
+        id="verifier.agent_history",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A provider's words about a call without its output, or a place in the messages of a later turn",
+        sees=both(_agent_history, said(_HISTORY, calls=frozenset({Call.PROVIDER}), statuses=(400, 404, 422))),
+        cause="The agent built a history that the provider does not take: {what}.",
+        next_action="Look at the recorded request of that turn; keep calls with their outputs and reasoning with what follows it.",
+        source="OpenAI Responses, Chat Completions and Anthropic history rules",
+        strength=Strength.PROVEN,
+        runner_up=Layer.DATA_SCHEMA,
+    ),
     Rule(
         id="verifier.bad_reward",
         layer=Layer.VERIFIER_RUNTIME,
