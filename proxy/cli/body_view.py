@@ -14,6 +14,7 @@ from rich.highlighter import JSONHighlighter
 from rich.text import Text
 
 from gymtap.proxy.cli.conversation import Turn, conversation
+from gymtap.proxy.cli.event_stream import read_stream
 from gymtap.proxy.cli.plain import clipped, one_line, printable
 from gymtap.proxy.cli.words import counted, size
 
@@ -39,6 +40,7 @@ class Cuts:
     nulls: int = 0
     hidden_bytes: int = 0
     rest: bool = False
+    events: bool = False
 
     def told(self) -> str:
         """`cut: 2 strings, 40 lines`, or nothing."""
@@ -46,6 +48,7 @@ class Cuts:
         parts = [counted(count, noun) for count, noun in counts if count]
         parts += [size(self.hidden_bytes)] if self.hidden_bytes else []
         parts += ["the rest of a very large body"] if self.rest else []
+        parts += ["the stream's events one by one"] if self.events else []
         return f"not shown: {', '.join(parts)}" if parts else ""
 
 
@@ -79,7 +82,7 @@ def _up_to_a_character(data: bytes) -> bytes:
 
 def _lines(data: bytes, full: bool, cuts: Cuts) -> Iterator[Text]:
     try:
-        value = orjson.loads(data)
+        value = _value(data, full, cuts)
         turns, rest = ([], value) if full else conversation(value)
         rest = rest if full else _bounded(rest, cuts)
     except (orjson.JSONDecodeError, RecursionError):
@@ -90,6 +93,13 @@ def _lines(data: bytes, full: bool, cuts: Cuts) -> Iterator[Text]:
         rest = _without_nulls(rest, cuts)
     if rest or not turns:
         yield from json_lines(rest)
+
+
+def _value(data: bytes, full: bool, cuts: Cuts) -> Any:
+    """The body as JSON; a stream as the body that it would have been, unless all of it is wanted."""
+    streamed = None if full else read_stream(data)
+    cuts.events = streamed is not None
+    return orjson.loads(data) if streamed is None else streamed
 
 
 def json_lines(value: Any) -> Iterator[Text]:
