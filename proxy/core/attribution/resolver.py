@@ -234,12 +234,13 @@ class Resolver:
 
     def _outer_runs(self, node: Node, stated: Stated) -> list[Node]:
         """The open /run requests of other servers that state the same row, and wait for an agent's."""
-        outer = [run for run in self._flight.of(Call.RUN) if run.server != node.server and _awaits_agent(run)]
-        alike = [run for run in outer if run.body == node.body and run.body is not None]
-        if not stated.is_row:
-            return alike
-        same = [run for run in outer if (row := row_of(run)) is not None and stated.key(row.key.run) == row.key]
-        return [run for run in same if run in alike] or same
+        if stated.is_row:
+            rows = self._rows.matching(stated)
+            known = [row.root for row in rows if row.root is not None and stated.key(row.key.run) == row.key]
+        else:
+            known = [run for run in self._flight.of(Call.RUN) if run.body == node.body and run.body is not None]
+        outer = [run for run in known if run.open and run.server != node.server and _awaits_agent(run)]
+        return [run for run in outer if run.body == node.body and run.body is not None] or outer
 
     def _nest(self, node: Node, outer: Node) -> None:
         self._tell_runners(outer, node)

@@ -215,18 +215,18 @@ def describe(node: Node) -> Attribution:
         return Attribution(
             row=next(iter(rows)).key, method=sure.method, confidence=sure.confidence, evidence=sure.evidence
         )
-    return _ambiguous(guess.method, [row.key for row in rows])
+    return _ambiguous(guess.method, [row.key for row in rows], complete)
 
 
 def _thread_guess(node: Node) -> Link | None:
     return next((member.guess for member in find(node.thread).members if member.guess is not None), None)
 
 
-def _ambiguous(method: Method, keys: list[RowKey]) -> Attribution:
+def _ambiguous(method: Method, keys: list[RowKey], complete: bool) -> Attribution:
     return Attribution(
         method=method,
         confidence=Confidence.AMBIGUOUS,
-        evidence=f"{len(keys)} rows in flight may have caused it",
+        evidence=f"{len(keys)} rows in flight{'' if complete else ', or more,'} may have caused it",
         candidates=tuple(keys[:MAX_CANDIDATES]),
     )
 

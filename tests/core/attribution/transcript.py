@@ -57,10 +57,12 @@ class Book:
     def __init__(self) -> None:
         self.told: dict[str, Told] = defaultdict(Told)
         self.kinds: dict[str, ServerKind] = {}
+        self.said: list[tuple[str, Told]] = []
 
     def attribute(self, exchange: str, attribution: Attribution, parent: str | None, attempt: int) -> None:
         told = self.told[exchange]
         told.attribution, told.parent, told.attempt = attribution, parent, attempt
+        self.said.append((exchange, told))
 
     def classify(self, exchange: str, call: Call) -> None:
         self.told[exchange].call = call
@@ -77,6 +79,7 @@ class Book:
     def read(self, flow: Flow) -> None:
         """Take what the addon set on the flow itself."""
         self.told[flow.id] = Told(flow.call, flow.attribution, flow.parent, flow.attempt)
+        self.said.append((flow.id, self.told[flow.id]))
 
 
 class Tap:
@@ -218,9 +221,7 @@ def key_of(attribution: Attribution) -> Key | None:
     return None if row is None or row.task is None or row.rollout is None else (row.task, row.rollout, row.agent)
 
 
-def replay(
-    records: list[dict[str, Any]], kinds: dict[str, ServerKind], causality: bool = False, rounds: int = 1
-) -> tuple[Score, Tap]:
+def replay(records: list[dict[str, Any]], kinds: dict[str, ServerKind], causality: bool = False) -> tuple[Score, Tap]:
     """Feed a recording through a tap and compare what it says, at every moment, with the truth."""
     tap, truth, score = Tap(), Truth(records), Score()
     flows: dict[str, Flow] = {}
@@ -234,10 +235,10 @@ def replay(
             flow = flows[exchange] = flow_of(record, kinds, causality)
             tap.addon.listening(flow.server)
             tap.open(flow)
-        for name, told in tap.book.told.items() if rounds == 1 and len(records) < 200 else ():
+        for name, told in tap.book.said:
             _check(name, told, truth, wrong)
+        tap.book.said.clear()
     for name, told in tap.book.told.items():
-        _check(name, told, truth, wrong)
         _grade(name, told, truth, score)
     score.wrong = list(wrong)
     return score, tap
