@@ -70,9 +70,8 @@ def leaks(directory: Path) -> list[str]:
     for file in directory.glob("*.sqlite"):
         with closing(_connect(file)) as connection:
             blobs = connection.execute("SELECT data FROM bodies UNION ALL SELECT data FROM segments").fetchall()
-        for (blob,) in blobs:
-            if blob is not None and CORE.encode() in zstandard.decompress(blob):
-                found.append(f"a body in {file.name}")
+        contents = [zstandard.decompress(blob) for (blob,) in blobs if blob is not None]
+        found += [f"a body in {file.name}" for content in contents if CORE.encode() in content]
     capture = Capture(directory)
     for exchange in capture.exchanges():
         for body in (exchange.request.body, exchange.response.body if exchange.response else None):
@@ -143,11 +142,11 @@ def test_nothing_that_addons_say_or_break_lets_one_through(tmp_path: Path) -> No
     assert leaks(desk.directory) == []
 
 
-@pytest.mark.parametrize("gap", range(-20, 21, 4))
+@pytest.mark.parametrize("gap", [-33, -12, 3])
 def test_nothing_slips_across_a_segments_border(tmp_path: Path, gap: int) -> None:
     """Long bodies, with a secret that lies across each border at which pieces or segments are cut."""
     line = b"abcdefghijklmn\n"
-    body = bytearray(line * (INSPECT_MAX_BYTES // len(line) + 200_000))
+    body = bytearray(line * (INSPECT_MAX_BYTES // len(line) + 30_000))
     secret = f' sk-{CORE} "api_key": "plain{CORE}" '.encode()
     for border in range(2**20, len(body) - 100, 2**19):
         body[border + gap : border + gap + len(secret)] = secret

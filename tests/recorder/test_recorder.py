@@ -213,7 +213,7 @@ def test_a_long_body_is_kept_but_not_looked_into(new_desk: Callable[..., Desk]) 
     piece = b"0123456789abcde\n" * 4096
     pieces = [piece] * (INSPECT_MAX_BYTES // len(piece) + 3)
     pieces[3] = piece[:-10] + b" " + secret[:8]
-    pieces[4] = secret[8:] + piece
+    pieces[4] = secret[8:] + b" " + piece
     found = desk.play(*request(body=pieces), *response()).exchange("a1")
     assert ("requested", None) in seen.told
     asked = found.request.body
