@@ -8,7 +8,7 @@ import contextlib
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Annotated, TextIO
 
 import typer
@@ -36,7 +36,14 @@ def program() -> typer.Typer:
     app.callback(help="See what crosses every boundary of a NeMo Gym run, row by row.")(_globals)
     for command in _COMMANDS:
         command.register(app)
+    for info in app.registered_commands:
+        info.short_help = _first_paragraph(info.callback)
     return app
+
+
+def _first_paragraph(command: Callable[..., object] | None) -> str:
+    """What the list of commands says of one: whole, where it would be cut to a line otherwise."""
+    return " ".join((command.__doc__ or "").partition("\n\n")[0].split()) if command else ""
 
 
 def _show_version(wanted: bool) -> None:

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def test_no_command_is_a_question_for_help() -> None:
 
 
 def test_the_version_is_one_line() -> None:
-    assert _run("--version").stdout.split() == ["gymtap", "0.1.0"]
+    assert _run("--version").stdout.split() == ["gymtap", version("gymtap")]
 
 
 def test_help_loads_nothing_heavy() -> None:
@@ -152,3 +153,9 @@ def test_what_run_wraps_keeps_its_own_verbose() -> None:
     assert taken(["rows", "--verbose"]) == (["rows"], True)
     assert taken(["run", "--verbose", "--", "gym", "--verbose"]) == (["run", "--", "gym", "--verbose"], True)
     assert taken(["run", "gym", "--verbose"]) == (["run", "gym", "--verbose"], False)
+
+
+def test_the_list_of_commands_is_never_cut() -> None:
+    listed = _run("--help", COLUMNS="60").stdout.partition("Commands:")[2]
+    assert "..." not in listed
+    assert "tail" in listed

@@ -1,5 +1,6 @@
 """The miniature speaks Gym 0.7's wire format; no tap here."""
 
+import asyncio
 import base64
 import json
 from collections.abc import AsyncIterator
@@ -22,9 +23,15 @@ async def gym() -> AsyncIterator[Miniature]:
         yield running
 
 
-@pytest.fixture
-async def answers(gym: Miniature) -> Answers:
-    return await gym.collect(rows(), concurrency=20)
+@pytest.fixture(scope="module")
+def answers() -> Answers:
+    """What the collector got for each row, in order; played once."""
+
+    async def played() -> Answers:
+        async with miniature("x-parent") as gym:
+            return await gym.collect(rows(), concurrency=20)
+
+    return asyncio.run(played())
 
 
 def _reply(answers: Answers, task: int) -> Reply:
@@ -39,7 +46,7 @@ def test_there_are_twenty_rows_with_their_identity_and_none_is_like_another() ->
     assert len({json.dumps(row["responses_create_params"]) for row in dataset}) == 20
 
 
-async def test_rows_end_as_they_are_meant_to(answers: Answers) -> None:
+def test_rows_end_as_they_are_meant_to(answers: Answers) -> None:
     failed = [task for task in range(20) if _reply(answers, task).status != 200]
     unrewarded = [task for task in range(20) if task not in failed and _reply(answers, task).json()["reward"] == 0]
     assert failed == [2, 5, 9, 11, 14, 15, 17, 18]
@@ -59,7 +66,7 @@ async def test_rows_end_as_they_are_meant_to(answers: Answers) -> None:
         (18, 2, b"received 70 of 5000 bytes"),
     ],
 )
-async def test_errors_are_nested_as_gym_nests_them(answers: Answers, task: int, depth: int, leaf: bytes) -> None:
+def test_errors_are_nested_as_gym_nests_them(answers: Answers, task: int, depth: int, leaf: bytes) -> None:
     """Depths and leaves are those that were measured on Gym 0.7.0 for the same failures."""
     reply = _reply(answers, task)
     servers = [wrapper.server for wrapper in unwrap(reply.body).wrappers if wrapper.server]
@@ -70,14 +77,14 @@ async def test_errors_are_nested_as_gym_nests_them(answers: Answers, task: int, 
     assert leaf in innermost_bytes(reply.body)[0]
 
 
-async def test_a_swallowed_context_overflow_is_an_empty_answer(answers: Answers) -> None:
+def test_a_swallowed_context_overflow_is_an_empty_answer(answers: Answers) -> None:
     response = _reply(answers, 13).json()["response"]
     assert response["incomplete_details"] == {"reason": "max_output_tokens"}
     assert response["output"][-1]["content"][0]["text"] == ""
 
 
 @pytest.mark.parametrize(("task", "output"), [(7, {"detail": "Not Found"}), (16, "missing")])
-async def test_a_tool_s_error_is_told_to_the_model(answers: Answers, task: int, output: Any) -> None:
+def test_a_tool_s_error_is_told_to_the_model(answers: Answers, task: int, output: Any) -> None:
     said = [item for item in _reply(answers, task).json()["response"]["output"] if "call_id" in item]
     told = json.loads(said[-1]["output"])
     assert said[-1]["type"] == "function_call_output"
