@@ -55,7 +55,9 @@ class Faces:
             return
         if self._bar is None:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-            self._bar = Progress(*columns, console=Console(stderr=True), transient=True)
+            self._bar = Progress(
+                *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
+            )
             self._bar.add_task("replaying", total=self._total)
             self._bar.start()
         self._bar.advance(self._bar.task_ids[0])

@@ -35,10 +35,16 @@ LINKS_NAME = "replay.jsonl"
 
 @dataclass(frozen=True)
 class Kept:
-    """An exchange of the new capture, and what it repeats: None when it was not recorded before."""
+    """An exchange of the new capture, and what it repeats: None when it was not recorded before.
+
+    `nearest` is then the recorded call that is most like it. `chosen`: its request is a step of the plan, not
+    something that the servers did.
+    """
 
     recorded: Recorded
     original: Recorded | None
+    nearest: Recorded | None
+    chosen: bool
 
 
 class Keeper:
@@ -106,7 +112,7 @@ class Keeper:
             duration_ms=one.duration_ms,
             attribution=_attribution(original, attempt),
         )
-        return Kept(Recorded(exchange, one.body, one.response_body), original)
+        return Kept(Recorded(exchange, one.body, one.response_body), original, None, chosen=True)
 
     def _asked(self, one: Asked, attempt: int, parent: Kept | None) -> Kept:
         original = one.answer.entry if isinstance(one.answer, Hit) else None
@@ -136,7 +142,7 @@ class Keeper:
             parent=parent.recorded.exchange.id if parent else None,
             attribution=_attribution(parent.original if parent else None, attempt),
         )
-        return Kept(Recorded(exchange, one.body, one.reply), original)
+        return Kept(Recorded(exchange, one.body, one.reply), original, nearest, chosen=False)
 
 
 def _body(content: bytes | None) -> Body | None:

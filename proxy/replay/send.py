@@ -26,6 +26,7 @@ from aiohttp import (
 )
 from yarl import URL
 
+from gymtap.proxy.core.redaction import PLACEHOLDER
 from gymtap.proxy.engine import CAUSALITY_HEADER
 from gymtap.proxy.replay.plan import Plan, Step
 from gymtap.proxy.replay.recorded import cookies_set
@@ -166,11 +167,13 @@ def _prepare(step: Step, earlier: Sequence[Sent], route: Route, renewals: Mappin
 
 
 def _cookies(step: Step, earlier: Sequence[Sent]) -> dict[str, str]:
-    """The cookies to send; one that an earlier step should have got and did not is left out."""
+    """The cookies to send; one that was redacted, or that an earlier step should have got and did not, is left out."""
     chosen: dict[str, str] = {}
     for cookie in step.cookies:
-        if cookie.source is None:
+        if cookie.source is None and PLACEHOLDER not in cookie.recorded:
             chosen[cookie.name] = cookie.recorded
+        elif cookie.source is None:
+            continue
         elif (fresh := cookies_set(earlier[cookie.source].response_headers).get(cookie.name)) is not None:
             chosen[cookie.name] = fresh
     return chosen

@@ -159,12 +159,25 @@ class Session:
     def _first(self, job: Job, kept: Sequence[Kept], inner: Sequence[Recorded]) -> FirstDifference | None:
         """Over the hops that were seen: all of them through a tap, else what was sent and what the playback heard."""
         if inner:
-            pairs, new = paired(inside_steps(job), inner)
+            asked = {step.original.exchange.id: step.body for step in job.plan.steps}
+            wanted = [
+                replace(one, request_body=asked.get(one.exchange.id, one.request_body)) for one in inside_steps(job)
+            ]
+            pairs, new = paired(wanted, inner)
             return first_difference(pairs, new, self._ignore)
         repeats: list[tuple[Recorded, Recorded | None]] = []
-        repeats += [(one.original, one.recorded) for one in kept if one.original is not None]
-        repeats += [] if self._standing is None else [(one, None) for one in self._standing.playback.matcher.left()]
-        return first_difference(repeats, [one.recorded for one in kept if one.original is None], self._ignore)
+        repeats += [(old, one.recorded) for one in kept if (old := _counterpart(one)) is not None]
+        met = {old.exchange.id for old, _ in repeats}
+        left = self._standing.playback.matcher.left() if self._standing else []
+        repeats += [(one, None) for one in left if one.exchange.id not in met]
+        return first_difference(repeats, [one.recorded for one in kept if _counterpart(one) is None], self._ignore)
+
+
+def _counterpart(kept: Kept) -> Recorded | None:
+    """What an exchange is compared with. A step's own request is not: what was edited on purpose is no difference."""
+    if kept.original is not None and kept.chosen:
+        return replace(kept.original, request_body=kept.recorded.request_body)
+    return kept.original or kept.nearest
 
 
 def inside_steps(job: Job) -> list[Recorded]:

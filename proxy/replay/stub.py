@@ -59,24 +59,25 @@ def boundaries(text: str, servers: Sequence[Server]) -> frozenset[str]:
 
 
 async def addresses(stub: Stub, servers: Sequence[Server], running: Running | None) -> list[tuple[str, int]]:
-    """Where the playback has to listen. Raises GymtapError when it cannot stand there."""
+    """Where the playback has to listen. Raises GymtapError when it cannot stand there.
+
+    Where Gym certainly calls must be free; where a tap listened, the playback listens too if it can, for those
+    who pointed Gym there by hand.
+    """
     if stub.listen:
         return list(stub.listen)
-    free, taken = [], []
-    for url in _known_at(stub, servers, running):
-        parts = urlsplit(url)
-        place = (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
-        if parts.scheme != "http" or not on_loopback(url) or await answers(url):
-            taken.append(url)
-        elif place not in free:
-            free.append(place)
-    if free:
-        return free
-    where = ", ".join(taken) or "an address that the capture does not know"
-    raise GymtapError(
-        f"the playback cannot stand in at {where}: something answers there, or it is not on this machine",
-        "stop it; or start Gym with ++policy_base_url=http://127.0.0.1:PORT/v1 and say --stub-listen 127.0.0.1:PORT",
-    )
+    places: list[tuple[str, int]] = []
+    covered = [server for server in servers if stub.covers(server.name, server.kind)]
+    for url in dict.fromkeys(_called(server, running) for server in covered):
+        if not await _is_free(url):
+            raise GymtapError(
+                f"the playback cannot stand in at {url}: it is not on this machine, or something answers there",
+                "stop that; or start Gym with ++policy_base_url=http://127.0.0.1:PORT/v1 and say --stub-listen "
+                "127.0.0.1:PORT; or say --gym HEAD_URL",
+            )
+        places.append(_place(url))
+    places += [_place(server.listen) for server in covered if server.listen and await _is_free(server.listen)]
+    return list(dict.fromkeys(places))
 
 
 def address(text: str) -> tuple[str, int]:
@@ -87,13 +88,19 @@ def address(text: str) -> tuple[str, int]:
     return (host.strip("[]") or "127.0.0.1"), int(port)
 
 
-def _known_at(stub: Stub, servers: Sequence[Server], running: Running | None) -> list[str]:
-    """Every URL at which Gym may call a stubbed server."""
-    urls = []
-    if running is not None and stub.covers("", ServerKind.PROVIDER) and running.provider:
-        urls.append(running.provider)
-    for server in servers:
-        if stub.covers(server.name, server.kind):
-            urls += [running.servers[server.name]] if running and server.name in running.servers else []
-            urls += [server.upstream, server.listen]
-    return list(dict.fromkeys(url for url in urls if url))
+def _called(server: Server, running: Running | None) -> str:
+    """The URL at which Gym calls a server when no tap is in between."""
+    if running is not None and server.kind is ServerKind.PROVIDER and running.provider:
+        return running.provider
+    if running is not None and server.name in running.servers:
+        return running.servers[server.name]
+    return server.upstream
+
+
+async def _is_free(url: str) -> bool:
+    return url.startswith("http://") and on_loopback(url) and not await answers(url)
+
+
+def _place(url: str) -> tuple[str, int]:
+    parts = urlsplit(url)
+    return parts.hostname or "", parts.port or 80

@@ -115,6 +115,8 @@ async def resolve(
     routes = {}
     for step in {step.server: step for step in plan.steps}.values():
         base, prefix = await _base(step, known.get(step.server), wanted)
+        if step.server not in stubbed and not await answers(base):
+            raise _not_there(step.server, base)
         headers = {} if step.server in stubbed else _credentials(plan, step.server, base, wanted, environ)
         routes[step.server] = Route(base, headers, prefix)
     return routes
@@ -157,9 +159,12 @@ async def _of_capture(name: str, server: Server | None) -> str:
     for address in addresses:
         if await answers(address):
             return address.rstrip("/")
-    where = " nor ".join(addresses) or "an address that the capture does not know"
+    raise _not_there(name, " nor ".join(addresses) or "an address that the capture does not know")
+
+
+def _not_there(name: str, where: str) -> GymtapError:
     hint = f"start it, or say where it is: --gym HEAD_URL, or --to {name}=URL"
-    raise GymtapError(f"{name} does not listen at {where}", hint)
+    return GymtapError(f"{name} does not listen at {where}", hint)
 
 
 async def answers(url: str) -> bool:

@@ -48,7 +48,10 @@ class Answer:
 
 @dataclass(frozen=True)
 class Attempt:
-    """One attempt beside the recording. `how` is one line; rewards are None where the answer has none."""
+    """One attempt beside the recording. `how` is one line; rewards are None where the answer has none.
+
+    `differences` are between two successes or two failures; a success and a failure have nothing in common.
+    """
 
     outcome: Outcome
     how: str
@@ -104,7 +107,9 @@ def judge(call: Call, recorded: Answer, replayed: Answer, ignore: frozenset[str]
     if not recorded.whole:
         return _judge_status(recorded, replayed)
     before, after = fault(call, recorded), fault(call, replayed)
-    places = tuple(differences(parse(recorded.body), parse(replayed.body), ignore))
+    places: tuple[Difference, ...] = ()
+    if (before is None) is (after is None):
+        places = tuple(differences(parse(recorded.body), parse(replayed.body), ignore))
     rewards = reward(recorded.body), reward(replayed.body)
     outcome, how = _compare(before, after, rewards, places)
     return Attempt(outcome, how, *rewards, places)

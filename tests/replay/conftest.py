@@ -1,12 +1,25 @@
-"""A recorded row by hand: a session with a tool, two model calls and a verify."""
+"""A recorded row by hand, and the miniature Gym: recorded through a real tap, then running on without one."""
 
+import asyncio
+import hashlib
 import json
-from collections.abc import Callable
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from gymtap.proxy.cli.program import execute
+from gymtap.proxy.demo.dataset import rows
+from gymtap.proxy.demo.miniature import KINDS as SERVERS
+from gymtap.proxy.demo.miniature import Miniature, miniature
+from gymtap.proxy.engine import CAUSALITY_HEADER, Causality
 from gymtap.proxy.replay.recorded import Recorded
+from gymtap.proxy.tap import Tap, TapSettings
 from gymtap.schemas import (
     Attribution,
     Body,
@@ -16,6 +29,7 @@ from gymtap.schemas import (
     Request,
     Response,
     RowKey,
+    Server,
     ServerKind,
     State,
     TransportError,
@@ -129,3 +143,109 @@ def row(make: Make) -> list[Recorded]:
             headers=both,
         ),
     ]
+
+
+@dataclass
+class Running:
+    """The miniature, running in a thread of its own. `stub_port` is free: a stub may stand there."""
+
+    miniature: Miniature
+    capture: Path
+    stub_port: int
+    loop: asyncio.AbstractEventLoop
+
+    def call[T](self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run something in the miniature's loop."""
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop).result(50)
+
+    @property
+    def stub(self) -> str:
+        return f"127.0.0.1:{self.stub_port}"
+
+    def with_provider(self, there: bool) -> None:
+        """Let the model server call the real provider, or the place where a stub may stand."""
+        url = self.miniature.private["provider"] if there else f"http://{self.stub}"
+        self.miniature.egress.addresses["provider"] = url
+
+
+async def _record(gym: Miniature, capture: Path) -> None:
+    async with Tap(TapSettings(capture=capture)) as tap:
+        for name, kind in SERVERS.items():
+            causality = Causality.STRIP if kind is ServerKind.PROVIDER else Causality.INJECT
+            server = Server(name=name, kind=kind, listen="http://127.0.0.1:0", upstream=gym.private[name])
+            gym.egress.addresses[name] = (await tap.listen(server, causality=causality)).server.listen
+        await gym.collector.get("provider", "/v1/models")
+        await gym.collect(rows(), 4)
+    gym.egress.addresses.update(gym.private)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(scope="session")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """The miniature after its twenty rows were recorded; the tap is gone, the servers are still there."""
+    loop = asyncio.new_event_loop()
+    thread = threading.Thread(target=loop.run_forever)
+    thread.start()
+    stack = AsyncExitStack()
+
+    async def start() -> Running:
+        gym = await stack.enter_async_context(miniature(CAUSALITY_HEADER))
+        capture = tmp_path_factory.mktemp("replay") / "capture"
+        await _record(gym, capture)
+        return Running(gym, capture, _free_port(), loop)
+
+    try:
+        yield asyncio.run_coroutine_threadsafe(start(), loop).result(50)
+    finally:
+        asyncio.run_coroutine_threadsafe(stack.aclose(), loop).result(50)
+        loop.call_soon_threadsafe(loop.stop)
+        thread.join()
+        loop.close()
+
+
+def checksums(directory: Path) -> dict[str, str]:
+    """Every file of a directory."""
+    files = sorted(file for file in directory.rglob("*") if file.is_file())
+    return {str(file): hashlib.sha256(file.read_bytes()).hexdigest() for file in files}
+
+
+@pytest.fixture
+def gym(running: Running) -> Iterator[Running]:
+    """The running miniature with its provider; afterwards its capture is what it was."""
+    running.with_provider(there=True)
+    before = checksums(running.capture)
+    yield running
+    assert checksums(running.capture) == before
+
+
+@dataclass(frozen=True)
+class Said:
+    """What a command line did."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def gymtap(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
+) -> Callable[..., Said]:
+    """`gymtap("replay", "3.0", …)` in this process, with an empty home; nobody is there to answer questions."""
+    monkeypatch.setenv("GYMTAP_HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+
+    def call(*arguments: str) -> Said:
+        code = execute(arguments)
+        out, err = capfdbinary.readouterr()
+        return Said(code, out.decode(), err.decode())
+
+    return call

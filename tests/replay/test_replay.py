@@ -1,0 +1,185 @@
+"""Replays on the miniature Gym: real servers on loopback, a capture that a real tap made of them."""
+
+import json
+
+import pytest
+
+from gymtap.proxy.store import Capture
+from gymtap.schemas import Call, RowKey
+
+
+@pytest.fixture
+def replay(gym, gymtap):
+    """`replay("11.0", …)`: with `--yes`, on the miniature's capture; the JSON results."""
+
+    def call(*arguments, code=0):
+        said = gymtap("replay", *arguments, "--yes", "--json", "--capture", str(gym.capture))
+        assert said.code == code, said.err
+        return said.json()
+
+    return call
+
+
+def test_a_verify_that_failed_fails_again_in_a_fresh_session(replay):
+    [found] = replay("11.0", "--from", "verify", "-n", "2")["results"]
+    assert (found["verdict"], found["count"], found["total"]) == ("REPRODUCED", 2, 2)
+    assert found["how"] == "422 body.expected_weather: Field required"
+    assert found["first_difference"] is None
+
+
+def test_setting_the_field_that_was_missing_fixes_it_and_shows_the_reward(replay):
+    [found] = replay("11.0", "--from", "verify", "--set", "/expected_weather=sunny")["results"]
+    assert (found["verdict"], found["edited"]) == ("FIXED", True)
+    assert (found["reward_before"], found["attempts"][0]["reward"]) == (None, 1.0)
+
+
+def test_another_wrong_value_fails_in_another_way_which_is_named(replay):
+    [found] = replay("11.0", "--from", "verify", "--set", "/expected_weather=tepid")["results"]
+    assert found["verdict"] == "DIFFERENT"
+    assert found["how"] == "KeyError('tepid'); it was: 422 body.expected_weather: Field required"
+
+
+def test_every_failed_row_fails_again_as_it_did(replay, gym):
+    results = replay("--failed")["results"]
+    assert {found["name"]: found["verdict"] for found in results} == {
+        row.key.label: "REPRODUCED" for row in Capture(gym.capture).rows(failed=True)
+    }
+    assert len(results) == 8
+
+
+def test_a_row_that_went_well_gives_the_same_reward(replay):
+    [found] = replay("0.0")["results"]
+    assert (found["verdict"], found["reward_before"], found["attempts"][0]["reward"]) == ("REPRODUCED", 1.0, 1.0)
+
+
+@pytest.mark.parametrize("start", ["seed", "model", "model:2", "tool", "responses", "provider:2"])
+def test_a_row_can_be_begun_at_any_hop(replay, monkeypatch, start):
+    monkeypatch.setenv("OPENAI_API_KEY", "any")
+    [found] = replay("0.0", "--from", start)["results"]
+    assert found["verdict"] == "REPRODUCED"
+
+
+def test_an_exchange_is_sent_again_by_its_id_and_by_its_id_within_a_row(replay, gym):
+    tool = next(Capture(gym.capture).exchanges(row=RowKey(task=0, rollout=0), call=Call.TOOL))
+    for arguments in ([tool.id], ["0.0", "--from", tool.id]):
+        [found] = replay(*arguments)["results"]
+        assert (found["exchange"], found["verdict"]) == (tool.id, "REPRODUCED")
+
+
+def test_each_replay_is_a_new_tree_in_a_capture_of_its_own_linked_to_its_original(replay, gym, tmp_path):
+    into = tmp_path / "kept"
+    [found] = replay("11.0", "--from", "verify", "-n", "2", "--into", str(into))["results"]
+    kept = Capture(into)
+    assert [row.key.label for row in kept.rows()] == ["11.0", "r2:11.0"]
+    calls = [one.call for one in kept.exchanges(row=RowKey(task=11, rollout=0))]
+    assert calls == [Call.SEED_SESSION, Call.TOOL, Call.VERIFY]
+    judged = kept.exchange(found["attempts"][1]["exchange"])
+    assert judged.attribution.evidence == f"replays {found['exchange']}, attempt 2"
+    links = [json.loads(line) for line in (into / "replay.jsonl").read_text().splitlines()]
+    assert {"exchange": judged.id, "replays": found["exchange"], "capture": str(gym.capture), "attempt": 2} in links
+    assert b"Bearer" not in b"".join(file.read_bytes() for file in into.iterdir())
+
+
+def test_the_tool_calls_of_a_session_are_left_out_when_asked(replay, tmp_path):
+    replay("11.0", "--from", "verify", "--no-tools", "--into", str(tmp_path / "kept"))
+    assert [one.call for one in Capture(tmp_path / "kept").exchanges()] == [Call.SEED_SESSION, Call.VERIFY]
+
+
+def test_what_may_change_something_is_said_and_not_sent_where_nobody_can_agree(gym, gymtap, tmp_path):
+    said = gymtap("replay", "0.0", "--capture", str(gym.capture), "--into", str(tmp_path / "kept"))
+    assert said.code == 2
+    assert f"! run at {gym.miniature.private['weather_environment_server']}/run: runs the agent" in said.err
+    assert "add --yes" in said.err
+    assert not (tmp_path / "kept").exists()
+
+
+def test_what_changes_nothing_is_sent_without_asking(gym, gymtap):
+    said = gymtap("replay", "0.0", "--from", "model", "--capture", str(gym.capture))
+    assert (said.code, said.out.split()[:3]) == (0, ["0.0", "REPRODUCED", "1/1"])
+    assert f"1. POST {gym.miniature.private['policy_model']}/v1/responses" in said.err
+
+
+def test_a_missing_credential_is_said_before_anything_is_sent(gym, gymtap, tmp_path):
+    said = gymtap("replay", "0.0", "--from", "provider", "--capture", str(gym.capture), "--into", str(tmp_path / "k"))
+    assert said.code == 2
+    assert "provider needs a credential, which no capture has; nothing was sent" in said.err
+    assert not (tmp_path / "k").exists()
+
+
+def test_a_server_that_is_gone_is_said_before_anything_is_sent(gym, gymtap, tmp_path):
+    to = f"weather_environment_server=http://127.0.0.1:{gym.stub_port}"
+    said = gymtap("replay", "0.0", "--yes", "--to", to, "--capture", str(gym.capture))
+    assert said.code == 1
+    assert f"weather_environment_server does not listen at http://{gym.stub}" in said.err
+    said = gymtap("replay", "0.0", "--yes", "--gym", f"http://{gym.stub}", "--capture", str(gym.capture))
+    assert said.code == 1
+    assert f"no Gym head answers at http://{gym.stub}" in said.err
+
+
+def test_servers_are_found_through_a_head(replay, gym):
+    [found] = replay("0.0", "--gym", gym.miniature.private["head_server"])["results"]
+    assert found["verdict"] == "REPRODUCED"
+
+
+def test_a_server_can_be_somewhere_else(replay, gym):
+    [found] = replay("0.0", "--from", "verify", "--to", f"weather={gym.miniature.private['weather']}")["results"]
+    assert found["verdict"] == "REPRODUCED"
+
+
+def test_the_provider_can_be_another_endpoint_with_another_model(replay, gym, monkeypatch):
+    monkeypatch.setenv("MY_KEY", "any")
+    endpoint = gym.miniature.private["provider"] + "/v1"
+    more = ("--endpoint", endpoint, "--model", "other", "--api-key-env", "MY_KEY")
+    [found] = replay("0.0", "--from", "provider", *more)["results"]
+    assert found["edited"]
+    assert found["verdict"] == "REPRODUCED"
+
+
+def test_rows_can_come_from_a_file(replay, tmp_path):
+    (tmp_path / "rows").write_text("11.0\n\n# a comment\n14.0  # KeyError\n")
+    assert [found["name"] for found in replay("--rows", str(tmp_path / "rows"))["results"]] == ["11.0", "14.0"]
+
+
+def test_a_file_of_rows_that_holds_something_else_is_refused_with_its_line(gym, gymtap, tmp_path):
+    (tmp_path / "rows").write_text("11.0\neleven\n")
+    said = gymtap("replay", "--rows", str(tmp_path / "rows"), "--yes", "--capture", str(gym.capture))
+    assert (said.code, "line 2: 'eleven' is not a row" in said.err) == (2, True)
+
+
+def test_an_editor_changes_the_body_and_a_broken_body_is_not_sent(gym, gymtap, monkeypatch, tmp_path):
+    editor = tmp_path / "editor.sh"
+    monkeypatch.setenv("VISUAL", f"sh {editor}")
+    command = ("replay", "11.0", "--from", "verify", "--edit", "--yes", "--capture", str(gym.capture))
+    editor.write_text('sed -i \'s/"agent_ref"/"expected_weather": "sunny", "agent_ref"/\' "$1"\n')
+    said = gymtap(*command)
+    assert "11.0  FIXED 1/1" in said.out
+    assert '+  "expected_weather": "sunny",' in said.err
+    editor.write_text('echo "{" > "$1"\n')
+    said = gymtap(*command)
+    assert (said.code, "what was written is not JSON" in said.err) == (2, True)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["0.0", "--failed"],
+        ["0.0", "--from", "nowhere"],
+        ["0.0", "--from", "tool:9"],
+        ["0.0", "--set", "x=1"],
+        ["0.0", "--from", "verify", "--model", "m"],
+        ["0.0", "--stub-loose"],
+        ["0.0", "--stub", "nobody"],
+        ["0.0", "--stub", "provider", "--stub-listen", "here"],
+        ["0.0", "--patch", "/nonexistent"],
+        ["0.0", "--to", "weather"],
+        ["a1", "--from", "verify"],
+        ["--failed", "--edit"],
+        ["eleven"],
+    ],
+)
+def test_a_command_line_that_makes_no_sense_is_refused_in_one_line(gym, gymtap, arguments):
+    said = gymtap("replay", *arguments, "--yes", "--capture", str(gym.capture))
+    assert said.code == 2
+    assert "Traceback" not in said.err
+    assert said.err.count("gymtap: ") == 1
