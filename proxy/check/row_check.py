@@ -190,14 +190,15 @@ def check_range(file: str, start: int, end: int, against: Against) -> Tally:
     checker = _checker(against)
     size = Path(file).stat().st_size
     with Path(file).open("rb") as data:
+        at = start
         if start:
             data.seek(start - 1)
-            data.readline()
-        while data.tell() < end and (line := data.readline()):
+            at += len(data.readline()) - 1
+        while at < end and (line := data.readline()):
+            first, at = at == 0, at + len(line)
             tally.lines += 1
             tally.size_bytes += len(line)
-            at = data.tell()
-            _check_line(line, tally, checker, first=at == len(line), last=at >= size)
+            _check_line(line, tally, checker, first=first, last=at >= size)
     return tally
 
 
