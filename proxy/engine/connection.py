@@ -375,10 +375,10 @@ class Link(asyncio.Protocol):
                 self._end(error.kind, error.message)
         if self._answer:  # half a head is what the client would have seen
             self._client.write(self._answer)
-        if reset and not (whole and self._client.get_write_buffer_size()):
+        if reset and not whole:
             _reset(self._client)
         else:
-            self._client.close()
+            self._client.close()  # a reset here could overtake the whole response that is still on its way
 
     def _close_upstream(self) -> None:
         if self._connecting is not None:

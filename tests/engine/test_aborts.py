@@ -3,10 +3,13 @@
 import asyncio
 import socket
 import struct
+import sys
 
 import pytest
 
 from gymtap.proxy.core.events import Answered, Ended, Opened, RequestDone, Unparsed
+from gymtap.proxy.engine import Causality
+from gymtap.proxy.engine.connection import _connect_error
 from gymtap.schemas import TransportErrorKind
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -40,6 +43,21 @@ async def test_a_refusal_at_every_address_of_a_name_is_a_refusal(lab):
     _, writer = await tap.connect()
     writer.write(GET)
     assert (await tap.tape.ended()).error.kind is TransportErrorKind.REFUSED
+
+
+@pytest.mark.parametrize(
+    ("error", "kind"),
+    [
+        (OSError("Multiple exceptions: [Errno 111] Connect a, [Errno 111] Connect b"), TransportErrorKind.REFUSED),
+        (OSError("Multiple exceptions: [Errno 111] Connect a, [Errno 113] No route"), TransportErrorKind.UNREACHABLE),
+        (OSError(113, "No route to host"), TransportErrorKind.UNREACHABLE),
+        (ConnectionResetError(104, "Connection reset by peer"), TransportErrorKind.RESET),
+    ],
+)
+@pytest.mark.skipif(sys.platform != "linux", reason="the numbers are Linux's")
+def test_what_kept_a_connection_from_being_made(error, kind):
+    """asyncio joins the errors of several addresses into one text."""
+    assert _connect_error(error, "h").kind is kind
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "no..host", "x" * 64])
@@ -110,6 +128,24 @@ async def test_an_idle_connection_that_the_upstream_closes_is_closed(lab):
     writer.write(GET)
     assert (await reader.read()).endswith(b"\r\n\r\n")
     assert (await tap.tape.ended()).error is None
+
+
+async def test_an_idle_connection_that_the_upstream_resets_is_closed(lab):
+    """A reset could overtake the end of the answer before it, which the client may still be reading."""
+    answered = asyncio.Event()
+
+    async def upstream(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nbody")
+        await answered.wait()
+        reset(writer)
+
+    tap = await lab.tapped(upstream)
+    reader, writer = await tap.connect()
+    writer.write(GET)
+    await tap.tape.ended()
+    answered.set()
+    assert (await reader.read()).endswith(b"body")
 
 
 @pytest.mark.parametrize("rudely", [False, True])
@@ -233,6 +269,18 @@ async def test_what_is_not_http_is_relayed_and_recorded_as_a_gap(lab, sent):
     assert await reader.read() == b"\x15bye"
     assert (await tap.tape.ended()).error.kind is TransportErrorKind.MALFORMED
     assert sum(isinstance(event, Unparsed) for event in tap.tape.seen) == 1
+
+
+async def test_the_causality_header_goes_no_further_in_what_is_not_http(lab):
+    sent = b"GET / HTTP/1.1\r\nX-Gymtap-Parent: a1\r\nno colon\r\n\r\n"
+
+    async def upstream(reader, writer):
+        writer.write(await reader.readuntil(b"\r\n\r\n"))
+
+    tap = await lab.tapped(upstream, causality=Causality.STRIP)
+    reader, writer = await tap.connect()
+    writer.write(sent)
+    assert await reader.read() == b"GET / HTTP/1.1\r\nno colon\r\n\r\n"
 
 
 @pytest.mark.parametrize(

@@ -136,6 +136,18 @@ async def test_closing_does_not_wait_for_a_client_that_just_came():
                 await asyncio.get_running_loop().sock_recv(client, 1)
 
 
+async def test_a_connection_that_arrives_after_closing_is_reset():
+    engine = Engine(Tape(0))
+    server = Server(name="x", listen="http://127.0.0.1:0", upstream="http://127.0.0.1:1")
+    listener = await engine.listen(server)
+    listener._boundary.closed = True
+    reader, writer = await asyncio.open_connection("127.0.0.1", urlsplit(listener.server.listen).port)
+    with pytest.raises(ConnectionResetError):
+        await reader.read()
+    writer.close()
+    await engine.close()
+
+
 async def test_one_boundary_can_be_closed_and_opened_again():
     engine = Engine(Tape(0))
     server = Server(name="x", listen="http://127.0.0.1:0", upstream="http://127.0.0.1:1")

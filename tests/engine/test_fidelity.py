@@ -206,6 +206,9 @@ async def test_pipelined_requests_are_answered_in_order(lab):
         expected = b"/%d" % number
         assert (await reader.readuntil(b"\r\n\r\n")).startswith(b"HTTP/1.1 200 OK")
         assert await reader.readexactly(len(expected)) == expected
+    await tap.tape.ended(50)
+    told = [(type(event), event.number) for event in tap.tape.seen if isinstance(event, Opened | Ended)]
+    assert told == [(kind, number) for number in range(1, 51) for kind in (Opened, Ended)]
 
 
 async def test_an_answer_before_the_request_is_whole_leaves_the_connection_in_step(lab):
