@@ -1,4 +1,4 @@
-"""Diagnose every case file of a folder from its inputs alone, one JSON line each; with --score, say how often it is right.
+"""Diagnose every case file of a folder from its inputs alone, one JSON line each; --score says how often it is right.
 
 Usage: python benchmarks/diagnose_cases.py DIR [--score] [--half even|odd]
 

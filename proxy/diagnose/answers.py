@@ -1,4 +1,4 @@
-"""Reads what a model answered, in either dialect (Chat Completions, Responses), into the few things that rules ask for."""
+"""Reads what a model answered, in either dialect (Chat Completions, Responses), into what the rules ask for."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass

@@ -100,8 +100,8 @@ def _filled(sentence: str, what: str) -> str:
 
 
 def _with_cause(view: View, hits: list[_Hit], best: _Hit, found: tuple[Finding, ...]) -> Diagnosis:
-    exchange = _innermost_exchange(view, best)
-    innermost = _innermost(best, exchange)
+    exchange = _at_fault(view, best)
+    innermost = _innermost(best, _innermost_exchange(view, best, exchange))
     return Diagnosis(
         symptom=_symptom(view),
         layer=best.rule.layer,
@@ -165,21 +165,29 @@ def _reward(run: Seen) -> str:
     return str(body.get("reward", "missing")) if isinstance(body, dict) else "missing"
 
 
-def _innermost_exchange(view: View, best: _Hit) -> Seen | None:
-    """The failing exchange at the end of the branch that the sight is on.
+def _fatal(view: View) -> Seen | None:
+    """The first innermost exchange that failed for good."""
+    failures = (f for f in view.exchange_failures if f.exchange and not f.recovered and not f.swallowed)
+    return next((failure.exchange for failure in failures), None)
 
-    An answer that tells of no failure itself leads, on a row that failed, to the failure that ended the row.
-    """
+
+def _at_fault(view: View, best: _Hit) -> Seen | None:
+    """The hop at fault: the exchange that the sight is on, or the failing one at the end of its branch."""
     exchange = best.sight.exchange
-    fatal = next(
-        (f.exchange for f in view.exchange_failures if f.exchange and not f.recovered and not f.swallowed), None
-    )
     if exchange is None:
-        return fatal if best.sight.source in {"log", "result"} else None
+        return _fatal(view) if best.sight.source in {"log", "result"} else None
     while below := [child for child in view.tree.children[exchange.id] if child.failed]:
         exchange = below[0]
-    tells = exchange.failed or any(f.exchange is exchange for f in view.soft_failures)
-    return exchange if tells or fatal is None or not view.run_failed else fatal
+    return exchange
+
+
+def _innermost_exchange(view: View, best: _Hit, at_fault: Seen | None) -> Seen | None:
+    """Whose body is shown: the hop's at fault where that tells a failure, else of the failure that ended the row."""
+    if at_fault is None or best.sight.exchange is None:
+        return at_fault
+    tells = at_fault.failed or any(f.exchange is at_fault for f in view.soft_failures)
+    fatal = _fatal(view)
+    return at_fault if tells or fatal is None or not view.run_failed else fatal
 
 
 def _innermost(best: _Hit, exchange: Seen | None) -> Unwrapped | None:

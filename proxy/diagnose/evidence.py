@@ -98,6 +98,11 @@ class Seen:
         return unwrap(self.response if self.response is not None else self.error_text)
 
     @property
+    def wraps(self) -> bool:
+        """Whether its body carries an inner server's body, as Gym wraps it."""
+        return any(wrapper.kind == "gym" for wrapper in self.unwrapped.wrappers)
+
+    @property
     def ended_ms(self) -> float | None:
         """When it ended, on the same clock as `started_ms`."""
         if self.started_ms is None or self.duration_ms is None:

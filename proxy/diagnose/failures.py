@@ -74,7 +74,7 @@ class CallTree:
     def _parent(self, exchange: Seen) -> Seen | None:
         found: Seen | None = None
         for other in self.exchanges:
-            if other is not exchange and _same_kind(other.callee, exchange.caller) and self._encloses(other, exchange):
+            if other is not exchange and _may_call(other, exchange) and self._encloses(other, exchange):
                 found = other if found is None or self._later(other, found) else found
         return found
 
@@ -86,11 +86,19 @@ class CallTree:
             return self.order(outer) < self.order(inner)
         if outer.started_ms > inner.started_ms or (outer.started_ms == inner.started_ms and outer.call is inner.call):
             return False
-        return outer.ended_ms is None or inner.started_ms <= outer.ended_ms + _TOLERANCE_MS
+        if outer.ended_ms is None:
+            return True
+        return max(inner.started_ms, (inner.ended_ms or 0.0) - _TOLERANCE_MS) <= outer.ended_ms
 
 
-def _same_kind(callee: str, caller: str) -> bool:
-    return callee == caller and callee not in {"", "?"}
+_OF_THE_RUN = frozenset({Call.SEED_SESSION, Call.VERIFY, Call.CLOSE_SESSION, Call.RUN})
+
+
+def _may_call(outer: Seen, inner: Seen) -> bool:
+    """Whether what answers `outer` is what made `inner`; a session's begin, end and verdict are /run's own calls."""
+    if outer.callee != inner.caller or outer.callee in {"", "?"}:
+        return False
+    return not (inner.call in _OF_THE_RUN and outer.call in {Call.RESPONSES, Call.AGENT_SESSION})
 
 
 def failing_exchanges(tree: CallTree) -> Iterator[Failure]:
@@ -213,13 +221,14 @@ def _result_failure(source: str, number: int, row: dict[str, object]) -> Failure
     innermost = unwrap(body if isinstance(body, str) else "")
     message = str(row.get("_ng_failure_message") or row.get("failure") or row.get("failure_reason") or "")
     status = row.get("_ng_failure_http_status")
+    call = _beyond(innermost) if innermost.wrappers else Call.RUN if body else None
     kind, timeout = (None, False) if body else transport_kind(f"{row.get('_ng_failure_type')}: {message}")
     return Failure(
         source=source,
         where=f"{source} {number}",
         said=said(innermost, message if not body else ""),
         order=number,
-        call=_beyond(innermost),
+        call=call,
         status=status if isinstance(status, int) and not innermost.wrappers else None,
         error=kind if status is None else None,
         timeout=timeout and status is None,
@@ -228,11 +237,11 @@ def _result_failure(source: str, number: int, row: dict[str, object]) -> Failure
 
 
 def _beyond(innermost: Unwrapped) -> Call | None:
-    """What the innermost server that wrapped was calling, told from its class; None where that is open."""
+    """What the innermost server that wrapped was calling, by its class; OTHER: no provider; None: nobody wrapped."""
     servers = [wrapper.server for wrapper in innermost.wrappers if wrapper.server]
-    if servers and re.search(r"model", servers[-1].partition("___")[0], re.IGNORECASE):
-        return Call.PROVIDER
-    return None
+    if not servers:
+        return None
+    return Call.PROVIDER if "model" in servers[-1].partition("___")[0].lower() else Call.OTHER
 
 
 # --- logs ---------------------------------------------------------------------------------------------------------
@@ -246,12 +255,15 @@ _RETRY = re.compile(
 )
 _CONTENT = re.compile(r"Response content: ?(.*)", re.DOTALL)
 _EXCEPTION = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit|Interrupt|Timeout|Failure|Killed)\b")
+_MARGIN = re.compile(r"^\s*(?:\| ?|\+-[+\-\s\d]*$)")
+_TRACEBACK = re.compile(r"(?:Exception Group )?Traceback \(most recent call last\):\s*$")
 _TRACEBACK_BLOCK_LINES = 400
 _SUSPICIOUS = re.compile(
     r"error|exception|fail|fatal|refus|reset|kill|signal|out of|oom|memory|space|quota|limit|time|exit|dead|died|lost|"
     r"unable|cannot|can't|could not|couldn't|not found|no such|no module|missing|invalid|unexpected|unsupported|denied|"
     r"already|in use|unreachable|disconnect|retry|retries|abort|cancel|stale|corrupt|truncat|mismatch|duplicate|skipp|"
-    r"worker exit|warn|🚨|panic|nccl|xid|evict|preempt|pending|infeasible|unhealthy|not ready|waiting|drop|empty|none of|unknown",
+    r"worker exit|warn|🚨|panic|nccl|xid|evict|preempt|pending|infeasible|unhealthy|not ready|waiting|drop|empty|"
+    r"none of|unknown",
     re.IGNORECASE,
 )
 
@@ -260,18 +272,24 @@ def failing_log_blocks(log: tuple[str, ...]) -> Iterator[Failure]:
     """Every block of a log that could name a cause: upstream failures, tracebacks, and single lines."""
     number = 0
     while number < len(log):
-        line = _PREFIX.sub("", log[number])
+        line = _bare(log[number])
         if match := _UPSTREAM.search(line):
             block, number = _upstream_block(log, number)
             yield _upstream_failure(match, block, number)
-        elif line.startswith("Traceback (most recent call last)"):
+        elif _TRACEBACK.search(line):
             start = number
             number = _traceback_end(log, number)
-            yield _log_failure("\n".join(_PREFIX.sub("", item) for item in log[start:number]), start)
+            lines = [_TRACEBACK.search(line)[0], *map(_bare, log[start + 1 : number])]  # type: ignore[index]  # just matched
+            yield _log_failure("\n".join(lines), start)
         else:
             if _SUSPICIOUS.search(line):
                 yield _log_failure(line, number)
             number += 1
+
+
+def _bare(line: str) -> str:
+    """A line without the server's name that Gym puts before it, and without an exception group's margin."""
+    return _MARGIN.sub("", _PREFIX.sub("", line))
 
 
 def _upstream_block(log: tuple[str, ...], start: int) -> tuple[str, int]:
@@ -303,7 +321,7 @@ def _upstream_failure(match: re.Match[str], block: str, number: int) -> Failure:
         where=f"log:{number}",
         said=said(innermost) if innermost else "",
         order=number,
-        call=_beyond(innermost) if wrapped and innermost else None if call is Call.OTHER else call,
+        call=_beyond(innermost) if wrapped and innermost else call,
         judge="judge" in server or "judge" in match["url"],
         status=None if wrapped else int(match["status"]),
         innermost=innermost,
@@ -312,7 +330,7 @@ def _upstream_failure(match: re.Match[str], block: str, number: int) -> Failure:
 
 def _traceback_end(log: tuple[str, ...], start: int) -> int:
     for number in range(start + 1, min(len(log), start + _TRACEBACK_BLOCK_LINES)):
-        line = _PREFIX.sub("", log[number])
+        line = _bare(log[number])
         if line and not line[0].isspace() and _EXCEPTION.match(line):
             return _message_end(log, number + 1)
         if line and not line[0].isspace() and number > start + 1 and re.match(r"[A-Za-z_][\w.]*(:|$)", line):
@@ -322,7 +340,7 @@ def _traceback_end(log: tuple[str, ...], start: int) -> int:
 
 def _message_end(log: tuple[str, ...], number: int) -> int:
     """An exception's message may go on for a few indented lines (omegaconf, pydantic)."""
-    while number < len(log) and log[number][:1] in {" ", "\t"} and log[number].strip():
+    while number < len(log) and _bare(log[number])[:1] in {" ", "\t"} and _bare(log[number]).strip():
         number += 1
     return number
 
@@ -330,7 +348,7 @@ def _message_end(log: tuple[str, ...], number: int) -> int:
 def _log_failure(text: str, number: int) -> Failure:
     retry = _RETRY.search(text)
     # An exception's own words are at a traceback's end; what stands before it is only where it was.
-    innermost = unwrap(text[:_SEARCHED_CHARS]) if text.startswith("Traceback") else None
+    innermost = unwrap(text[-_SEARCHED_CHARS:]) if "Traceback (most" in text[:40] else None
     return Failure(
         source="log",
         where=f"log:{number + 1}",

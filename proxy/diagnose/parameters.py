@@ -12,7 +12,7 @@ from gymtap.schemas import Call
 _PLACE = re.compile(
     r"\(parameter=(\w+)|'loc': ?'body\.(\w+)|\[?\"body\", ?\"(\w+)|"
     r"[\"']param[\"']: ?[\"'](\w+)[\"']|(?:unsupported|unknown|unrecognized)[^\n'\"]{0,40}['\"](\w+)['\"]",
-    re.I,
+    re.IGNORECASE,
 )
 _NOT_A_PARAMETER = frozenset({"messages", "input", "tools", "model", "image_url", "audio", "video", "body", "prompt"})
 _ROW_NAMES = {
@@ -39,6 +39,8 @@ def in_row(view: View, parameter: str) -> bool:
     bodies = [e.request_json for e in view.material.of(Call.RUN)] + list(view.material.row_values)
     for body in bodies:
         params = body.get("responses_create_params") if isinstance(body, dict) else None
-        if isinstance(params, dict) and any(params.get(name) is not None for name in (parameter, *_ROW_NAMES.get(parameter, ()))):
+        if isinstance(params, dict) and any(
+            params.get(name) is not None for name in (parameter, *_ROW_NAMES.get(parameter, ()))
+        ):
             return True
     return False

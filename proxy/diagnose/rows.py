@@ -1,4 +1,4 @@
-"""Looks at dataset rows as they are, before anything ran: what is wrong with a line, with its parameters, with its tools.
+"""Looks at dataset rows as they are, before anything ran: what is wrong with a line, its parameters, its tools.
 
 It names only what no consumer accepts. What some grammar backend of some version refuses is the business of the
 tool-schema check, and a healthy row must stay free of errors here.
@@ -157,7 +157,7 @@ def _one_tool_flaws(tool: Any, at: str) -> Iterator[Flaw]:
 
 
 def schema_flaws(schema: Any, at: str) -> Iterator[Flaw]:
-    """What is no JSON Schema in `schema`: only what the metaschema of every draft since 6 rejects, and dangling references."""
+    """What is no JSON Schema in `schema`: what every metaschema since draft 6 rejects, and dangling references."""
     if schema is None:
         return
     if not isinstance(schema, dict):
@@ -194,7 +194,8 @@ def _escaped(name: str) -> str:
 def _node_flaws(node: dict[str, Any], at: str, root: dict[str, Any]) -> Iterator[Flaw]:
     yield from _type_flaws(node, at)
     required = node.get("required")
-    if "required" in node and not (isinstance(required, list) and all(isinstance(name, str) for name in required)):
+    names = isinstance(required, list) and all(isinstance(name, str) for name in required)
+    if "required" in node and not (names or isinstance(required, bool)):  # draft 3's boolean harms no grammar
         yield Flaw("schema", f"{at}/required", f"is {_name(required)}, not a list of names")
     for key in _SCHEMA_MAPS:
         if key in node and not isinstance(node[key], dict):

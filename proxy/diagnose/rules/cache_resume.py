@@ -71,8 +71,8 @@ def _first_difference(source: SeenFile, kept: SeenFile) -> str | None:
 
 
 def _differing_field(source: dict[str, Any], kept: dict[str, Any]) -> str | None:
-    for name in source:
-        if not _OWN_FIELDS.match(name) and not _within(source[name], kept.get(name)):
+    for name, item in source.items():
+        if not _OWN_FIELDS.match(name) and not _within(item, kept.get(name)):
             return name
     return None
 
@@ -175,7 +175,9 @@ RULES: tuple[Rule, ...] = (
         needs="Materialized inputs older than the source, or with other content",
         sees=_stale,
         cause="The run resumed from materialized inputs that no longer are the data: {what}.",
-        next_action="Run into a fresh output path, or remove the materialized inputs knowingly, after any change of data or schema.",
+        next_action="Run into a fresh output path, or remove the materialized inputs knowingly, after any change "
+        "of data "
+        "or schema.",
         source="Gym resume_from_cache",
         strength=Strength.PROVEN,
         runner_up=Layer.DATA_SCHEMA,
@@ -207,7 +209,8 @@ RULES: tuple[Rule, ...] = (
         needs="Results without response.usage",
         sees=_missing_usage,
         cause="Results hold no token usage, on which profiling relies: {what}.",
-        next_action="Profile only rows that have usage, and keep missing usage explicit; check that the provider sends it.",
+        next_action="Profile only rows that have usage, and keep missing usage explicit; check that the provider "
+        "sends it.",
         source="Gym reward profiling",
         runner_up=Layer.DATA_SCHEMA,
     ),
@@ -236,9 +239,11 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.CACHE_RESUME,
         needs="A log's words about a cache, resuming, or results that do not match their inputs",
         sees=said(
-            r"resume_from_cache|resum(?:e|ing) from[^\n]{0,60}(?:mismatch|stale|partial|found)|stale (?:cache|materialized|checkpoint)|"
-            r"(?:cache|cached|materialized)[^\n]{0,60}(?:mismatch|corrupt|stale|does not match|outdated|truncat)|"
-            r"duplicate (?:rollout|row|key|\(task)|(?:rollouts?|results?|rows?)[^\n]{0,40}(?:do not|does not|don't) match[^\n]{0,40}(?:input|materialized|repeat)|"
+            r"resum(?:e|ing) from[^\n]{0,60}(?:mismatch|stale|partial|found)|stale (?:cache|materialized|checkpoint)|"
+            r"\b(?:cache|cached rows?|materialized[_ ]inputs?)\b[^\n]{0,60}(?:mismatch|corrupt|stale|does not match|"
+            r"outdated|truncat)|"
+            r"duplicate (?:rollout|row|key|\(task)|(?:rollouts?|results?|rows?)[^\n]{0,40}(?:do not|does not|"
+            r"don't) match[^\n]{0,40}(?:input|materialized|repeat)|"
             r"KeyError: '_ng_(?:task|rollout)_index'|mixed runs?|lock file[^\n]{0,40}(?:stale|exists)",
             sources=("log",),
         ),

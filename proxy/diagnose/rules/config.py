@@ -8,28 +8,35 @@ from gymtap.proxy.diagnose.rule import GENERATION, Rule, Sight, Strength, View, 
 from gymtap.schemas import Call, Layer
 
 _KEY_WORDS = (
-    r"invalid[_ ]api[_ ]key|incorrect api key|api[_ ]key (?:is )?(?:invalid|missing|not valid|required)|invalid x-api-key|"
+    r"invalid[_ ]api[_ ]key|incorrect api key|api[_ ]key (?:is )?(?:invalid|missing|not valid|required)|"
+    r"invalid x-api-key|"
     r"no api[_ ]key|missing api[_ ]key|api_key client option must be set|invalid (?:access |bearer |auth\w* )?token|"
     r"authentication[_ ]?error|authentication (?:failed|required)|no auth credentials|invalid subscription key|"
-    r"missing (?:bearer|authorization)|unauthori[sz]ed|invalid credentials|could not validate credentials|token (?:has )?expired"
+    r"missing (?:bearer|authorization)|unauthori[sz]ed|invalid credentials|could not validate credentials|"
+    r"token (?:has )?expired"
 )
 _MODEL_WORDS = (
     r"the model `?(?P<what>[^`\n]{1,120}?)`? does not exist|model_not_found|model[ _]not[ _]found|unknown model|"
     r"invalid model(?: name)?\b|deploymentnotfound|(?:api )?deployment for this resource does not exist|no such model|"
     r"model ['\"`]?[\w./:-]+['\"`]? (?:is )?not (?:found|available|supported|served|loaded)|not a valid model|"
-    r"no healthy deployments? for|there are no healthy deployments for this model|function ['\"`]?[\w-]+['\"`]?: not found for account"
+    r"no healthy deployments? for|there are no healthy deployments for this model|"
+    r"function ['\"`]?[\w-]+['\"`]?: not found for account"
 )
 _PARAMETER_WORDS = (
     r"unsupported (?:parameter|value)|unrecognized request argument|unknown parameter|unexpected keyword argument|"
-    r"extra (?:inputs|fields) (?:are )?not permitted|unsupported_parameter|does not support (?:the )?(?:parameter|parameters)|"
+    r"extra (?:inputs|fields) (?:are )?not permitted|unsupported_parameter|does not support (?:the )?(?:parameter|"
+    r"parameters)|"
     r"(?:temperature|top_p|top_k|n|logprobs|max_tokens|max_completion_tokens|max_output_tokens|presence_penalty|seed|"
-    r"stop|best_of|frequency_penalty) must be|use 'max_completion_tokens' instead|out of range.{0,40}(?:temperature|top_p)|"
+    r"stop|best_of|frequency_penalty) must be|use 'max_completion_tokens' instead|out of range.{0,40}(?:temperature|"
+    r"top_p)|"
     r"requested sample logprobs of \d+|too many logprobs|does not support parameters"
 )
 
 _QUOTA = (
-    r"insufficient[_ ]quota|exceeded your current quota|billing|credit balance|credits? (?:exhausted|expired|remaining)|"
-    r"quota (?:has been )?(?:exceeded|exhausted)|payment required|budget has been exceeded|spend(?:ing)? limit|out of credits"
+    r"insufficient[_ ]quota|exceeded your current quota|billing|credit balance|credits? (?:exhausted|expired|"
+    r"remaining)|"
+    r"quota (?:has been )?(?:exceeded|exhausted)|payment required|budget has been exceeded|spend(?:ing)? limit|"
+    r"out of credits"
 )
 
 
@@ -55,7 +62,10 @@ def _wrong_base_url(view: View) -> Iterator[Sight]:
 def _is_router_404(said: str) -> bool:
     return bool(
         re.search(
-            r"^(?:not found|method not allowed|404\b|405\b|page not found)|invalid url|cannot post|plain http request was sent to https", said, re.IGNORECASE
+            r"^(?:not found|method not allowed|404\b|405\b|page not found)|invalid url|cannot post|"
+            r"plain http request was sent to https",
+            said,
+            re.IGNORECASE,
         )
     )
 
@@ -135,7 +145,8 @@ RULES: tuple[Rule, ...] = (
             said(_KEY_WORDS),
         ),
         cause="The provider rejected the API key.",
-        next_action="Set the key this provider expects (policy_api_key, or the judge's), restart the model server, which "
+        next_action="Set the key this provider expects (policy_api_key, or the judge's), restart the model server, "
+        "which "
         "keeps answering with the old error, and run one row.",
         source="OpenAI, Azure, Anthropic and NIM error codes; Gym 0.7.0 stops retrying on 401",
     ),
@@ -145,7 +156,8 @@ RULES: tuple[Rule, ...] = (
         needs="A 403 from a model provider",
         sees=said(statuses=(403,), calls=GENERATION, sources=("exchange",)),
         cause="The provider refuses this account or key the model, region or route: {what}.",
-        next_action="Check what the key may use at this provider (model access, region, organisation), then run one row.",
+        next_action="Check what the key may use at this provider (model access, region, organisation), then run "
+        "one row.",
         source="OpenAI and NIM error codes",
         strength=Strength.STATUS,
         runner_up=Layer.INFRA,
@@ -158,7 +170,8 @@ RULES: tuple[Rule, ...] = (
             said(_QUOTA, calls=GENERATION, statuses=(400, 402, 403, 429)), said(statuses=(402,), calls=GENERATION)
         ),
         cause="The provider's quota or credit is used up, which no retry changes.",
-        next_action="Top up or change the key, then restart the model server: Gym's keeps answering with the old error until then.",
+        next_action="Top up or change the key, then restart the model server: Gym's keeps answering with the old error "
+        "until then.",
         source="OpenAI insufficient_quota; Gym 0.7.0 [model_retry_stop]",
         strength=Strength.PROVEN,
         runner_up=Layer.THROUGHPUT_RESOURCES,
@@ -187,7 +200,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.CONFIG,
         needs="vLLM's words that tool choice needs its flags",
         sees=said(
-            r"requires --(?:enable-auto-tool-choice|tool-call-parser)|--enable-auto-tool-choice|tool_choice=.{0,30}requires"
+            r"requires --(?:enable-auto-tool-choice|tool-call-parser)|--enable-auto-tool-choice|"
+            r"tool_choice=.{0,30}requires"
         ),
         cause="vLLM was started without the flags that tool calls need.",
         next_action="Restart vLLM with --enable-auto-tool-choice and the --tool-call-parser of this model.",
@@ -212,7 +226,9 @@ RULES: tuple[Rule, ...] = (
         needs="A provider's 4xx about a parameter that the row does not have",
         sees=_parameter_refused,
         cause="The provider refuses the parameter {what}, which the model server's configuration adds.",
-        next_action="Correct it in the model server's sampling overrides or extra_body, or in the client's defaults, and run one row.",
+        next_action="Correct it in the model server's sampling overrides or extra_body, or in the client's "
+        "defaults, and "
+        "run one row.",
         source="vLLM 0.32 and OpenAI name the parameter in their 400",
         runner_up=Layer.DATA_SCHEMA,
     ),
@@ -221,14 +237,18 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.CONFIG,
         needs="OmegaConf's or Hydra's words about a key, an override or a mandatory value",
         sees=said(
-            r"InterpolationKeyError|Interpolation key '(?P<what>[^']+)'|InterpolationResolutionError|MissingMandatoryValue|"
+            r"InterpolationKeyError|Interpolation key '(?P<what>[^']+)'|InterpolationResolutionError|"
+            r"MissingMandatoryValue|"
             r"Missing mandatory value|ConfigAttributeError|ConfigKeyError|Key '[^']+' (?:is )?not in struct|"
             r"Could not override '|MissingConfigException|Cannot find primary config|OverrideParseException|"
-            r"ConfigCompositionException|LexerNoViableAltException|mismatched input .* expecting|UnsupportedInterpolationType|"
+            r"ConfigCompositionException|LexerNoViableAltException|mismatched input .* expecting|"
+            r"UnsupportedInterpolationType|"
             r"Environment variable '[^']+' not found|unresolved \$\{"
         ),
         cause="The configuration does not resolve: {what}.",
-        next_action="Define the missing key in env.yaml or on the command line, and check with `gym env run --dry-run` or a dump.",
+        next_action="Define the missing key in env.yaml or on the command line, and check with `gym env run "
+        "--dry-run` or "
+        "a dump.",
         source="OmegaConf 2.3, Hydra 1.3",
         strength=Strength.PROVEN,
     ),
@@ -237,8 +257,10 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.CONFIG,
         needs="A YAML parser's words, or a configuration file that is not there",
         sees=said(
-            r"yaml\.(?:scanner|parser|constructor|composer)\.\w+|ScannerError|ParserError: while parsing a|found character '\\\\t'|"
-            r"(?:No such file or directory|FileNotFoundError)[^\n]*\.ya?ml|config(?:uration)? (?:file|path) [^\n]{0,120}(?:does not exist|not found)"
+            r"yaml\.(?:scanner|parser|constructor|composer)\.\w+|ScannerError|ParserError: while parsing a|"
+            r"found character '\\\\t'|"
+            r"(?:No such file or directory|FileNotFoundError)[^\n]*\.ya?ml|config(?:uration)? (?:file|"
+            r"path) [^\n]{0,120}(?:does not exist|not found)"
         ),
         cause="A configuration file is missing or is not YAML: {what}.",
         next_action="Correct the path in config_paths or the line that the parser names.",
@@ -251,7 +273,7 @@ RULES: tuple[Rule, ...] = (
         needs="A configuration model that rejects a value, before any row ran",
         sees=said(
             r"validation errors? for \w*(?:Config|Settings|Args|DatasetConfig|ServerConfig)\b|"
-            r"(?:license|domain|type)\b[^\n]{0,80}Input should be|Invalid (?:config|configuration)\b|"
+            r"(?:license|domain)\b[^\n]{0,80}Input should be|Invalid (?:config|configuration)\b|"
             r"ConfigError|ValidationError: \d+ validation errors? for \w*Config|unrecognized arguments|No such option|"
             r"NoSuchOption|invalid choice:|unknown engine argument|error: argument --",
             sources=("log",),
@@ -265,15 +287,18 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.CONFIG,
         needs="Words that a server, agent or reference is not in the configuration",
         sees=said(
-            r"(?:agent|server|agent_name|resources server|model server|environment)[^\n]{0,60}['\"`](?P<what>[\w.-]+)['\"`][^\n]{0,60}"
+            r"(?:agent|server|agent_name|resources server|model server|"
+            r"environment)[^\n]{0,60}['\"`](?P<what>[\w.-]+)['\"`][^\n]{0,60}"
             r"(?:not found|is not (?:in|defined|registered|configured)|does not exist|unknown)|"
             r"(?:could not find|cannot find|no|unknown) (?:agent|server|config(?:uration)? for)[^\n]{0,80}|"
-            r"could not find [^\n]{0,80} in the (?:global )?config|no agent (?:server )?named|agent_ref[^\n]{0,60}(?:not|unknown|missing)|"
+            r"could not find [^\n]{0,80} in the (?:global )?config|no agent (?:server )?named|"
+            r"agent_ref[^\n]{0,60}(?:not|unknown|missing)|"
             r"almost-servers? detected|KeyError: '[\w-]*(?:agent|_model|server)[\w-]*'",
             unless=r"head server|connect",
         ),
         cause="A name refers to a server that the configuration does not define: {what}.",
-        next_action="Make the row's agent_ref.name, or the config's reference, one of the top-level names that Gym started.",
+        next_action="Make the row's agent_ref.name, or the config's reference, one of the top-level names that Gym "
+        "started.",
         source="Gym 0.7.0 server references",
     ),
     Rule(
@@ -281,9 +306,12 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.CONFIG,
         needs="Words that an environment variable, a login or a licence for a download is missing",
         sees=said(
-            r"KeyError: '(?P<what>[A-Z][A-Z0-9_]{3,})'|environment variable [`'\"]?\w+[`'\"]? (?:is )?(?:not set|missing|must be set)|"
-            r"(?:HF_TOKEN|HUGGING\w+|WANDB_API_KEY|OPENAI_API_KEY|NGC_API_KEY)[^\n]{0,60}(?:not set|missing|required|must)|"
-            r"GatedRepoError|Cannot access gated repo|you must be authenticated|api_key not configured|No API key configured"
+            r"KeyError: '(?P<what>(?-i:[A-Z][A-Z0-9_]{3,}))'|"
+            r"environment variable [`'\"]?\w+[`'\"]? (?:is )?(?:not set|missing|must be set)|"
+            r"(?:HF_TOKEN|HUGGING\w+|WANDB_API_KEY|OPENAI_API_KEY|NGC_API_KEY)[^\n]{0,60}(?:not set|missing|required|"
+            r"must)|"
+            r"GatedRepoError|Cannot access gated repo|you must be authenticated|api_key not configured|"
+            r"No API key configured"
         ),
         cause="A variable or a login that the run needs is not set: {what}.",
         next_action="Export it where the servers start, on every node, and start again.",
@@ -295,7 +323,8 @@ RULES: tuple[Rule, ...] = (
         needs="/run calls that the caller ended after one and the same round time",
         sees=_run_limit,
         cause="The client's own time limit of {what} ends /run before the rollout can finish.",
-        next_action="Give /run a limit of its own that is longer than the longest rollout; do not reuse verify's or a request's.",
+        next_action="Give /run a limit of its own that is longer than the longest rollout; do not reuse verify's or a "
+        "request's.",
         source="aiohttp ClientTimeout; Gym itself sets none",
         strength=Strength.PROVEN,
         runner_up=Layer.THROUGHPUT_RESOURCES,
@@ -327,7 +356,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.CONFIG,
         needs="Model calls with the /ng-rollout/ prefix, and others without it",
         sees=_prefix_bypassed,
-        cause="An agent calls the model server without the rollout's prefix ({what}), so these calls are captured for no row.",
+        cause="An agent calls the model server without the rollout's prefix ({what}), so these calls are captured "
+        "for no row.",
         next_action="Give the agent the model's URL with /ng-rollout/<task>-<rollout> in front of its path.",
         source="Gym 0.5 to 0.7 observability",
         strength=Strength.STATUS,

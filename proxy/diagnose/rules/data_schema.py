@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from gymtap.proxy.diagnose.answers import answers, read_answer
 from gymtap.proxy.diagnose.evidence import SeenFile, read_json
+from gymtap.proxy.diagnose.parameters import in_row, refused_parameter
 from gymtap.proxy.diagnose.rows import Flaw, line_flaws, row_flaws
 from gymtap.proxy.diagnose.rule import (
     GENERATION,
@@ -19,42 +20,54 @@ from gymtap.proxy.diagnose.rule import (
     said,
     sight_of,
 )
-from gymtap.proxy.diagnose.parameters import in_row, refused_parameter
 from gymtap.schemas import Call, Layer
 
 _GRAMMAR = (
-    r"grammar error|invalid grammar|invalid structural tag|not supported by xgrammar|unsupported json schema|json schema[^\n]{0,60}"
-    r"(?:unsupported|not supported|invalid|is invalid)|invalid json schema|invalid_function_parameters|invalid schema for (?:function|response_format)|"
-    r"(?:fail(?:ed|s|ure)?|error|can ?not|can't|could not|couldn't|unable)[^\n]{0,20}(?:compil|convert|translat|pars|build|process|validat)\w*[^\n]{0,40}(?:schema|grammar|regex)|"
-    r"schema (?:is not valid|compilation)|(?:schema|grammar)[^\n]{0,40}(?:not supported|unsupported|could not be|cannot be|can't be)|"
-    r"unimplemented keys|unknown format|invalid tool (?:definition|schema)|tools?\.\d+\.(?:function|custom|input_schema|parameters|name)|"
-    r"input_schema|lookaround|unsatisfiable schema|xgrammar[^\n]{0,60}(?:error|unsupported)|outlines_core|regex parse error|"
+    r"grammar error|invalid grammar|invalid structural tag|not supported by xgrammar|unsupported json schema|"
+    r"json schema[^\n]{0,60}"
+    r"(?:unsupported|not supported|invalid|is invalid)|invalid json schema|invalid_function_parameters|"
+    r"invalid schema for (?:function|response_format)|"
+    r"(?:fail(?:ed|s|ure)?|error|can ?not|can't|could not|couldn't|unable)[^\n]{0,20}(?:compil|convert|translat|pars|"
+    r"build|process|validat)\w*[^\n]{0,40}(?:schema|grammar|regex)|"
+    r"schema (?:is not valid|compilation)|(?:schema|grammar)[^\n]{0,40}(?:not supported|unsupported|could not be|"
+    r"cannot be|can't be)|"
+    r"unimplemented keys|unknown format|invalid tool (?:definition|schema)|tools?\.\d+\.(?:function|custom|"
+    r"input_schema|parameters|name)|"
+    r"input_schema|lookaround|unsatisfiable schema|xgrammar[^\n]{0,60}(?:error|unsupported)|outlines_core|"
+    r"regex parse error|"
     r"tools\[\d+\]|tool names must be unique|function\.(?:name|parameters)|is not of type ['\"]object['\"]"
 )
 _OVERFLOW = (
-    r"(?:longer|larger|greater|more) than the model'?s? (?:maximum )?context|context length \(\d+|token limit|max_new_tokens|`inputs` tokens|"
+    r"(?:longer|larger|greater|more) than the model'?s? (?:maximum )?context|context length \(\d+|token limit|"
+    r"max_new_tokens|`inputs` tokens|"
     r"maximum context length|context[_ ]length[_ ]exceeded|context window|prompt is too long|input is too long|"
-    r"max_tokens must be at least 1|max_model_len|longer than the maximum|exceeds? the (?:model'?s? )?(?:maximum|max|context)[^\n]{0,40}(?:length|tokens|window|len)|"
-    r"reduce the length of|input tokens? exceeds?|too many (?:input )?tokens|decoder prompt[^\n]{0,60}(?:longer|too long)|string_above_max_length|"
+    r"max_tokens must be at least 1|max_model_len|longer than the maximum|exceeds? the (?:model'?s? )?(?:maximum|max|"
+    r"context)[^\n]{0,40}(?:length|tokens|window|len)|"
+    r"reduce the length of|input tokens? exceeds?|too many (?:input )?tokens|decoder prompt[^\n]{0,60}(?:longer|"
+    r"too long)|string_above_max_length|"
     r"max_(?:completion_|output_)?tokens[^\n]{0,60}(?:too large|negative|less than|at least)"
 )
 _CONTENT = (
-    r"invalid[_ ]image|cannot identify image|could not (?:load|decode|fetch|download) (?:the )?(?:image|video|audio|media)|image_url|"
+    r"invalid[_ ]image|cannot identify image|could not (?:load|decode|fetch|download) (?:the )?(?:image|video|audio|"
+    r"media)|image_url|"
     r"incorrect padding|failed to (?:load|fetch|open|decode) (?:image|media|video|audio)|not a multimodal model|"
     r"content[_ ](?:filter|policy)|content management policy|safety system|responsibleaipolicyviolation|"
     r"at most \d+ (?:image|video|audio)|unsupported image|mime type|multi_modal_data|allowed-local-media-path|"
     r"url must be either a http|failed to (?:fetch|load) media"
 )
 _ENCODING = (
-    r"surrogates not allowed|textencodeinput must be|unicode(?:en|de)codeerror|codec can't (?:en|de)code|invalid utf-?8|"
+    r"surrogates not allowed|textencodeinput must be|unicode(?:en|de)codeerror|codec can't (?:en|de)code|"
+    r"invalid utf-?8|"
     r"lone (?:leading |trailing )?surrogate|utf-8[^\n]{0,40}surrogate|type is not json serializable: (?:float|nan)"
 )
 _MESSAGES = (
-    r"\"param\": ?\"(?:messages|input|tools|prompt|functions)\b|invalid '(?:tools|messages|input|functions)|array too long|"
+    r"\"param\": ?\"(?:messages|input|tools|prompt|functions)\b|invalid '(?:tools|messages|input|functions)|"
+    r"array too long|"
     r"array_above_max_length|invalid (?:message )?role|unexpected message role|unknown role|"
     r"messages\.\d+|"
     r"messages\[\d+\]|input\[\d+\]|input\.\d+|body\.messages|body\.input|invalid value: '[^']*'\. supported values|"
-    r"[`'\"]tools[`'\"]? must not be|invalid value for `?(?:tool_choice|function)|tool_choice[^\n]{0,40}(?:not found|not (?:in|one of))|"
+    r"[`'\"]tools[`'\"]? must not be|invalid value for `?(?:tool_choice|function)|tool_choice[^\n]{0,40}(?:not found|"
+    r"not (?:in|one of))|"
     r"messages must not be empty|last message must|'nonetype' object is not iterable"
 )
 
@@ -112,9 +125,9 @@ def _sent_not_finite(view: View) -> Iterator[Sight]:
 
 def _sent_lone_surrogate(view: View) -> Iterator[Sight]:
     for exchange in view.material.exchanges:
-        if exchange.failed and exchange.request:
-            if any(flaw.check == "surrogate" for flaw in line_flaws(exchange.request)):
-                yield exchange_sight(view, exchange, f"half a surrogate pair sent to {exchange.path}", exchange.path)
+        sent = exchange.request if exchange.failed else None
+        if sent and any(flaw.check == "surrogate" for flaw in line_flaws(sent)):
+            yield exchange_sight(view, exchange, f"half a surrogate pair sent to {exchange.path}", exchange.path)
 
 
 def _broken_json_sent(view: View) -> Iterator[Sight]:
@@ -135,10 +148,10 @@ def _no_generation(view: View) -> Iterator[Sight]:
     for source, where, row in view.result_rows:
         response = row.get("response")
         answer = read_answer(response)
-        if answer and not answer.text.strip() and not answer.calls and not answer.completion_tokens:
-            if isinstance(response, dict) and (response.get("output") or response.get("incomplete_details")):
-                text = f"no generation in response.output ({answer.finish or 'finished'})"
-                yield Sight(source, where, text, what=text, pointer="/response/output")
+        nothing = answer and not answer.text.strip() and not answer.calls and not answer.completion_tokens
+        if answer and nothing and isinstance(response, dict) and (response.get("output") or answer.finish):
+            text = f"no generation in response.output ({answer.finish or 'finished'})"
+            yield Sight(source, where, text, what=text, pointer="/response/output")
 
 
 def _no_usage(view: View) -> Iterator[Sight]:
@@ -159,7 +172,9 @@ def _own_parameter(view: View) -> Iterator[Sight]:
 
 
 _MEDIA = re.compile(r"\"(?:image_url|video_url|audio_url|input_image|file_url)\"")
-_FETCH = re.compile(r"cannot connect|fetch|download|url|http|timed? ?out|local files|multi_modal|image|video|audio", re.I)
+_FETCH = re.compile(
+    r"cannot connect|fetch|download|url|http|timed? ?out|local files|multi_modal|image|video|audio", re.IGNORECASE
+)
 
 
 def _media_unreachable(view: View) -> Iterator[Sight]:
@@ -183,8 +198,10 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.DATA_SCHEMA,
         needs="A result without any generation, and no generated tokens in its usage",
         sees=_no_generation,
-        cause="The row has {what}: its prompt did not fit the context, most likely, and the 400 was made an empty answer.",
-        next_action="Check the prompt's length against the served context, and mask such rows instead of training on them.",
+        cause="The row has {what}: its prompt did not fit the context, most likely, and the 400 was made an empty "
+        "answer.",
+        next_action="Check the prompt's length against the served context, and mask such rows instead of training "
+        "on them.",
         source="Gym 0.7.0 swallows context errors; NeMo RL: no generation data",
         runner_up=Layer.THROUGHPUT_RESOURCES,
     ),
@@ -290,7 +307,9 @@ RULES: tuple[Rule, ...] = (
         needs="A provider's words about a grammar, a JSON Schema or a tool definition",
         sees=said(_GRAMMAR, calls=GENERATION, statuses=(400, 422, 500)),
         cause="The provider cannot turn a tool's schema into a grammar, or refuses the tool: {what}.",
-        next_action="Find the smallest part of the schema that fails (delta-debug it with one-token requests) and rewrite that keyword.",
+        next_action="Find the smallest part of the schema that fails (delta-debug it with one-token requests) and "
+        "rewrite "
+        "that keyword.",
         source="vLLM 0.32 with xgrammar, llguidance and outlines; OpenAI invalid_function_parameters",
         strength=Strength.PROVEN,
         runner_up=Layer.MODEL_SERVING,
@@ -302,8 +321,11 @@ RULES: tuple[Rule, ...] = (
         sees=said(
             _OVERFLOW, calls=GENERATION, statuses=(400, 413, 422), judge=False, unless=r"user-specified max_model_len"
         ),
-        cause="The prompt does not fit the model's context; Gym's vllm_model turns that 400 into an empty answer that is scored.",
-        next_action="Shorten the prompt, serve with a longer context, or set propagate_context_overflow_errors=true; do not count this row.",
+        cause="The prompt does not fit the model's context; Gym's vllm_model turns that 400 into an empty answer "
+        "that is scored.",
+        next_action="Shorten the prompt, serve with a longer context, or set "
+        "propagate_context_overflow_errors=true; do "
+        "not count this row.",
         source="vLLM and OpenAI context errors; Gym 0.7.0 swallows any 400 with `context length` or `max_tokens`",
         strength=Strength.PROVEN,
         runner_up=Layer.MODEL_SERVING,
@@ -356,7 +378,8 @@ RULES: tuple[Rule, ...] = (
         needs="422 from verify or seed_session",
         sees=said(calls=RESOURCES - {Call.TOOL}, statuses=(422,), sources=("exchange", "log")),
         cause="The row does not fit the resources server's request model: {what}.",
-        next_action="Compare the row with that model (the detail names the fields), correct the data, and use a fresh output path.",
+        next_action="Compare the row with that model (the detail names the fields), correct the data, and use a fresh "
+        "output path.",
         source="FastAPI 422; Gym sends the whole row to verify",
         strength=Strength.PROVEN,
         runner_up=Layer.VERIFIER_RUNTIME,
@@ -380,7 +403,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.DATA_SCHEMA,
         needs="A FastAPI detail with body places, in a sidecar or a log",
         sees=said(
-            r"(?m)^body\.(?P<what>[\w.]+: .{1,120})|\"loc\": ?\[\"body\"|request validation failed|validation errors? for \w*Request\b|"
+            r"(?m)^body\.(?P<what>[\w.]+: .{1,120})|\"loc\": ?\[\"body\"|request validation failed|"
+            r"validation errors? for \w*Request\b|"
             r"RequestValidationError",
             sources=("result", "row", "log"),
         ),
@@ -408,10 +432,11 @@ RULES: tuple[Rule, ...] = (
         sees=said(
             r"KeyError: '(?:responses_create_params|input|agent_ref|expected_answer|messages|question|prompt|tools)'|"
             r"(?:line|row) \d+[^\n]{0,80}(?:not valid json|invalid json|decode)|jsondecodeerror[^\n]{0,120}jsonl|"
-            r"\.jsonl[^\n]{0,120}(?:decode|invalid|malformed|parse)|orjson\.JSONDecodeError|missing (?:required )?(?:field|column|key)s?\b|"
+            r"\.jsonl[^\n]{0,120}(?:decode|invalid|malformed|parse)|orjson\.JSONDecodeError|"
+            r"missing (?:required )?(?:field|column|key)s?\b|"
             r"unexpected end of data|dataset[^\n]{0,60}(?:empty|no rows|schema)",
             sources=("log",),
-            unless=r"tool_parser|yaml|config",
+            unless=r"tool_parser|\.ya?ml",
         ),
         cause="The data cannot be read: {what}.",
         next_action="Find the line or field the message names and correct it where the data is made.",

@@ -1,4 +1,4 @@
-"""Gym's own words for failures (`nemo_gym.failure_kinds`, 0.7.0): where a row or an answer carries one, it names the layer.
+"""Gym's own words for failures (`nemo_gym.failure_kinds`, 0.7.0): what they say of the layer.
 
 They are the collector's and the environments' own diagnosis, so anything that the exchanges show beats them.
 """

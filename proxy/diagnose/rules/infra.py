@@ -11,7 +11,8 @@ _LONG_OPEN_MS = 10 * 60 * 1000
 _GATEWAY_WORDS = (
     r"bad gateway|gateway time-?out|upstream connect error|no healthy upstream|upstream request timeout|"
     r"upstream (?:timed out|prematurely closed)|service temporarily unavailable|no server is available to handle|"
-    r"web server is down|origin is unreachable|cloudflare|\bnginx\b|\benvoy\b|haproxy|traefik|awselb|default backend - 404"
+    r"web server is down|origin is unreachable|cloudflare|\bnginx\b|\benvoy\b|haproxy|traefik|awselb|"
+    r"default backend - 404"
 )
 _UNREACHED = (
     r"connection ?(?:was )?refused|connect call failed|connectionrefused|\[?errno 111\]?|"
@@ -35,7 +36,7 @@ def _gateway(view: View) -> Iterator[Sight]:
         said_by_gateway = leaf.kind in {LeafKind.HTML, LeafKind.EMPTY} or re.search(
             _GATEWAY_WORDS, failure.said, re.IGNORECASE
         )
-        if said_by_gateway or failure.status not in {503}:
+        if said_by_gateway or failure.status != 503:
             yield exchange_sight(
                 view, exchange, f"{failure.status} {leaf.message}", f"{failure.status} {leaf.message}".strip()
             )
@@ -57,7 +58,7 @@ def _wrong_server(view: View) -> Iterator[Sight]:
     for exchange in view.material.exchanges:
         if exchange.call not in {Call.RUN, Call.VERIFY, Call.SEED_SESSION, Call.MODEL, Call.RESPONSES}:
             continue
-        if exchange.status in {404, 405, 501} and not exchange.unwrapped.wrappers and exchange.callee != "provider":
+        if exchange.status in {404, 405, 501} and not exchange.wraps and exchange.callee != "provider":
             yield exchange_sight(view, exchange, f"{exchange.status} on {exchange.path}", exchange.path)
         elif exchange.status == 200 and exchange.unwrapped.leaf.kind is LeafKind.HTML:
             yield exchange_sight(view, exchange, f"HTML on {exchange.path}", exchange.path)
@@ -67,7 +68,7 @@ _SERVER_COOKIE = re.compile(r"(?:^|[;,]\s*)(\w+___[\w.-]+)=")
 
 
 def _stranger(view: View) -> Iterator[Sight]:
-    """An address that sets another server's session cookie than it did before, or a lone 404 that no model asked for."""
+    """An address that sets another server's session cookie than it did before."""
     known: dict[str, set[str]] = {}
     for exchange in view.material.exchanges:
         address = exchange.url.partition(exchange.path)[0]
@@ -127,7 +128,8 @@ RULES: tuple[Rule, ...] = (
         needs="404 or 405 without wrapping, or HTML, on a route that the Gym server at this address must have",
         sees=_wrong_server,
         cause="Another server answers at this address: it does not know {what}.",
-        next_action="See who listens on the port (`ss -ltnp`), stop leftovers of earlier runs, and let Gym choose free ports.",
+        next_action="See who listens on the port (`ss -ltnp`), stop leftovers of earlier runs, and let Gym choose free "
+        "ports.",
         source="Gym takes any HTTP answer for readiness, so a stranger on the port passes",
         strength=Strength.PROVEN,
         runner_up=Layer.CONFIG,
@@ -138,7 +140,8 @@ RULES: tuple[Rule, ...] = (
         needs="A session cookie of another server than the one that answered at this address before",
         sees=_stranger,
         cause="Another Gym server answers at this address: {what} is served by a stranger.",
-        next_action="See who listens on the port (`ss -ltnp`), stop leftovers of earlier runs, and let Gym choose free ports.",
+        next_action="See who listens on the port (`ss -ltnp`), stop leftovers of earlier runs, and let Gym choose free "
+        "ports.",
         source="Gym's session cookies are named <Class>___<config name>",
         strength=Strength.PROVEN,
         runner_up=Layer.CONFIG,
@@ -149,7 +152,9 @@ RULES: tuple[Rule, ...] = (
         needs="A tool's 404 without any model turn",
         sees=_lone_404,
         cause="The server at this address does not know {what}: it is another server, or the route is not registered.",
-        next_action="Compare its session cookie's name with the server you meant (<Class>___<config name>), and see who listens there.",
+        next_action="Compare its session cookie's name with the server you meant (<Class>___<config name>), and "
+        "see who "
+        "listens there.",
         source="Gym's session cookies name the server",
         strength=Strength.STATUS,
         runner_up=Layer.CONFIG,
@@ -159,10 +164,12 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="seed_session that says it has no session, sandbox or container to give",
         sees=said(
-            r"(?:no|not enough|insufficient)\b[^\n]{0,30}(?:free|available|idle)?[^\n]{0,20}(?:session|sandbox|container|browser|worker|slot|vm|pod|instance|machine)|"
+            r"(?:no|not enough|insufficient)\b[^\n]{0,30}(?:free|available|idle)?[^\n]{0,20}(?:session|sandbox|"
+            r"container|browser|worker|slot|vm|pod|instance|machine)|"
             r"pool (?:is )?(?:exhausted|empty|full)|(?:session|sandbox|container|browser|vm|pod|environment)[^\n]{0,40}"
             r"(?:reset|start|create|creation|launch|boot|acquire|provision)[^\n]{0,20}(?:fail|error|time)|"
-            r"(?:failed|unable) to (?:reset|start|create|launch|acquire|provision)[^\n]{0,40}(?:session|sandbox|container|browser|vm|pod|environment)",
+            r"(?:failed|unable) to (?:reset|start|create|launch|acquire|provision)[^\n]{0,40}(?:session|sandbox|"
+            r"container|browser|vm|pod|environment)",
             calls=frozenset({Call.SEED_SESSION, Call.CLOSE_SESSION}),
             sources=("exchange",),
         ),
@@ -193,13 +200,17 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="Words that what is on the wire is no proper HTTP, or was changed on the way",
         sees=said(
-            r"bad ?status ?line|badhttpmessage|contentencodingerror|can not decode content-encoding|error -3 while decompressing|"
+            r"bad ?status ?line|badhttpmessage|contentencodingerror|can not decode content-encoding|"
+            r"error -3 while decompressing|"
             r"incorrect header check|not a gzipped file|zlib\.error|transfer-encoding|invalid chunk|chunk too big|"
             r"data after `?connection: close|invalid http|unexpected content-length|invalid header|expected http/|"
-            r"too little data for declared content-length|too much data for declared content-length|response content longer than"
+            r"too little data for declared content-length|too much data for declared content-length|"
+            r"response content longer than"
         ),
         cause="What crossed the wire is no proper HTTP: {what}.",
-        next_action="Look for a proxy that changes bodies or headers (encoding, length, chunking) between these two, and take it out.",
+        next_action="Look for a proxy that changes bodies or headers (encoding, length, chunking) between these "
+        "two, and "
+        "take it out.",
         source="aiohttp, h11 and httpx messages",
         strength=Strength.PROVEN,
     ),
@@ -209,7 +220,8 @@ RULES: tuple[Rule, ...] = (
         needs="5xx or a broken connection on a judge call",
         sees=_judge_down,
         cause="The judge failed ({what}), so the reward says nothing about the answer.",
-        next_action="Restore the judge, then score the stored answers again (`gym eval reverify`); nothing has to be generated again.",
+        next_action="Restore the judge, then score the stored answers again (`gym eval reverify`); nothing has to be "
+        "generated again.",
         source="Gym 0.7.0 judge_failsafe stamps such rows judge_failed",
         strength=Strength.PROVEN,
         runner_up=Layer.VERIFIER_RUNTIME,
@@ -220,7 +232,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="A tool error that says its backend could not be reached",
         sees=_tool_backend,
-        cause="The backend behind the tool {what} could not be reached; the model was fed the error as the tool's output.",
+        cause="The backend behind the tool {what} could not be reached; the model was fed the error as the tool's "
+        "output.",
         next_action="Restore the backend and discard the rows since its first error.",
         source="Gym pastes a tool's error body into function_call_output",
         runner_up=Layer.VERIFIER_RUNTIME,
@@ -232,7 +245,8 @@ RULES: tuple[Rule, ...] = (
         needs="502, 503, 504 or Cloudflare's 52x with a gateway's body",
         sees=_gateway,
         cause="A gateway in front of the server could not reach it: {what}.",
-        next_action="Look at the gateway's upstream and its time limits, see whether the server behind it lives, then replay the request.",
+        next_action="Look at the gateway's upstream and its time limits, see whether the server behind it lives, then "
+        "replay the request.",
         source="nginx, envoy, HAProxy and Cloudflare error pages",
         failure_kind="transport_unreachable",
         runner_up=Layer.MODEL_SERVING,
@@ -243,7 +257,8 @@ RULES: tuple[Rule, ...] = (
         needs="A gateway's words in a sidecar or a log",
         sees=said(_GATEWAY_WORDS, sources=("result", "row", "log"), unless=r"x-nginx|server: nginx"),
         cause="A gateway in front of the server could not reach it: {what}.",
-        next_action="Look at the gateway's upstream and its time limits, see whether the server behind it lives, then replay.",
+        next_action="Look at the gateway's upstream and its time limits, see whether the server behind it lives, then "
+        "replay.",
         source="nginx, envoy, HAProxy and Cloudflare error pages",
         strength=Strength.STATUS,
         runner_up=Layer.MODEL_SERVING,
@@ -253,10 +268,13 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="Words that the head server cannot be reached",
         sees=said(
-            r"could not connect to the head server[^\n]{0,120}|head server[^\n]{0,80}(?:unreachable|not running|refused)"
+            r"could not connect to the head server[^\n]{0,120}|head server[^\n]{0,80}(?:unreachable|not running|"
+            r"refused)"
         ),
         cause="The head server does not answer at the address the collector was given.",
-        next_action="Start the servers first (`gym env start`), or set head_server.host and head_server.port to where they run.",
+        next_action="Start the servers first (`gym env start`), or set head_server.host and head_server.port to "
+        "where they "
+        "run.",
         source="Gym 0.7.0 start-up",
         strength=Strength.PROVEN,
         runner_up=Layer.CONFIG,
@@ -277,7 +295,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="Words that a port is taken",
         sees=said(
-            r"address already in use|errno 98|eaddrinuse|port \d+ (?:is )?(?:already )?(?:in use|taken|occupied|not available)"
+            r"address already in use|errno 98|eaddrinuse|port \d+ (?:is )?(?:already )?(?:in use|taken|occupied|"
+            r"not available)"
         ),
         cause="A port that a server needs is taken: {what}.",
         next_action="Stop the process that holds it (`ss -ltnp`), or give this run another port range.",
@@ -290,12 +309,15 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="Words that a filesystem is full, read-only, stale or refuses",
         sees=said(
-            r"no space left on device|errno 28|disk quota exceeded|errno 122|read-only file system|errno 30|stale file handle|"
+            r"no space left on device|errno 28|disk quota exceeded|errno 122|read-only file system|errno 30|"
+            r"stale file handle|"
             r"errno 116|input/output error|errno 5\]|transport endpoint is not connected|structure needs cleaning|"
-            r"permissionerror|permission denied|errno 13\]|database or disk is full|database is locked|af_unix path too long"
+            r"permissionerror|permission denied|errno 13\]|database or disk is full|database is locked|"
+            r"af_unix path too long"
         ),
         cause="The filesystem refused: {what}.",
-        next_action="Free space or correct the mount and its permissions on that node, then resume into a clean output path.",
+        next_action="Free space or correct the mount and its permissions on that node, then resume into a clean output "
+        "path.",
         source="Linux errno",
         failure_kind="persistence_failed",
     ),
@@ -304,8 +326,10 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="A failed TLS handshake or certificate",
         sees=said(
-            r"certificate[_ ]verify[_ ]failed|certificate has expired|self[- ]signed certificate|sslerror|sslcertverification|"
-            r"ssl: |wrong version number|tlsv1|hostname mismatch|unable to get local issuer|clientconnectorcertificateerror"
+            r"certificate[_ ]verify[_ ]failed|certificate has expired|self[- ]signed certificate|sslerror|"
+            r"sslcertverification|"
+            r"ssl: |wrong version number|tlsv1|hostname mismatch|unable to get local issuer|"
+            r"clientconnectorcertificateerror"
         ),
         cause="TLS to the server failed: {what}.",
         next_action="Check the scheme (http or https), the host name and the CA bundle that this process trusts.",
@@ -344,14 +368,19 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="Ray's words about its cluster",
         sees=said(
-            r"failed to connect to gcs|unable to connect to gcs|gcs(?:_rpc_)?\w* ?(?:server )?(?:timed out|unavailable)|"
+            r"failed to connect to gcs|unable to connect to gcs|gcs(?:_rpc_)?\w* ?(?:server )?(?:timed out|"
+            r"unavailable)|"
             r"ray(?:\.exceptions)?\.\w*(?:RaySystemError|NodeDiedError|LocalRayletDiedError|RpcError|OwnerDiedError)|"
-            r"raylet (?:died|process|has|exited)|nodediederror|the node (?:where|on which|with)[^\n]{0,80}(?:died|dead|failed)|"
-            r"could not find any running ray instance|ray cluster[^\n]{0,40}(?:not|unreachable)|workers? never (?:joined|registered)|"
+            r"raylet (?:died|process|has|exited)|nodediederror|the node (?:where|on which|with)[^\n]{0,80}(?:died|"
+            r"dead|failed)|"
+            r"could not find any running ray instance|ray cluster[^\n]{0,40}(?:not|unreachable)|"
+            r"workers? never (?:joined|registered)|"
             r"node [^\n]{0,80}marked dead|missed too many heartbeats|no available node types can fulfill|"
             r"cannot be scheduled right now|infeasible (?:resource|task|request)|placement group[^\n]{0,80}"
-            r"(?:infeasible|timed? ?out|pending|cannot|not ready|failed)|did not start within|ray head[^\n]{0,60}(?:refused|unreachable)|"
-            r"failed to (?:start|register) (?:the )?(?:worker|raylet|dashboard)|the autoscaler|insufficient resources[^\n]{0,40}ray"
+            r"(?:infeasible|timed? ?out|pending|cannot|not ready|failed)|did not start within|"
+            r"ray head[^\n]{0,60}(?:refused|unreachable)|"
+            r"failed to (?:start|register) (?:the )?(?:worker|raylet|dashboard)|the autoscaler|"
+            r"insufficient resources[^\n]{0,40}ray"
         ),
         cause="The Ray cluster is not what the run needs: {what}.",
         next_action="Read `ray status` and the head's and workers' first errors before anything in Gym or the data.",
@@ -363,12 +392,15 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="A Ray actor or worker that died, with no reason told",
         sees=said(
-            r"actordiederror|actorunavailableerror|rayactorerror|the actor (?:died|is (?:dead|unavailable))|workercrashederror|"
-            r"worker exit type: system_error|worker unexpectedly exits|a worker died or was killed|worker (?:process )?(?:unexpectedly )?(?:died|exited|crashed)|owner has exited",
+            r"actordiederror|actorunavailableerror|rayactorerror|the actor (?:died|is (?:dead|unavailable))|"
+            r"workercrashederror|"
+            r"worker exit type: system_error|worker unexpectedly exits|a worker died or was killed|"
+            r"worker (?:process )?(?:unexpectedly )?(?:died|exited|crashed)|owner has exited",
             unless=r"out of memory|oom",
         ),
         cause="A Ray worker died: {what}.",
-        next_action="Read that worker's own log and the node's kernel log around this time; memory is the usual reason.",
+        next_action="Read that worker's own log and the node's kernel log around this time; memory is the usual "
+        "reason.",
         source="Ray 2.x",
         strength=Strength.STATUS,
         runner_up=Layer.THROUGHPUT_RESOURCES,
@@ -388,7 +420,9 @@ RULES: tuple[Rule, ...] = (
             unless=r"oom[-_ ]?kill|out of memory",
         ),
         cause="The job or its container failed below Gym: {what}.",
-        next_action="Read the job's state and first error (`sacct -j`, Slurm's stderr), and repair node, image or mount first.",
+        next_action="Read the job's state and first error (`sacct -j`, Slurm's stderr), and repair node, image or "
+        "mount "
+        "first.",
         source="Slurm, pyxis, Docker and Kubernetes messages",
         strength=Strength.PROVEN,
         failure_kind="kill_shaped",
@@ -398,7 +432,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="A GPU, driver or NCCL error",
         sees=said(
-            r"NCCL (?:error|watchdog|WARN)|ncclSystemError|ncclRemoteError|ncclInternalError|ncclUnhandled|nccl\w*Error|"
+            r"NCCL (?:error|watchdog|WARN)|ncclSystemError|ncclRemoteError|ncclInternalError|ncclUnhandled|"
+            r"nccl\w*Error|"
             r"ProcessGroupNCCL|watchdog caught collective operation timeout|collective operation timed? ?out|"
             r"CUDA error: (?!out of memory)[^\n]{0,100}|cuda driver version is insufficient|no cuda gpus are available|"
             r"nvidia-smi has failed|NVML[^\n]{0,40}|\bXid\b|fallen off the bus|uncorrectable ecc|ibv_|infiniband|"
@@ -415,8 +450,10 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="Words that a server process ended or never became ready",
         sees=said(
-            r"process `?(?P<what>[\w.-]+)`? finished unexpectedly|servers? (?:did not|never) (?:start|come up|become ready|spin)|"
-            r"spin[- ]?up time ?out|waiting for [^\n]{0,60}servers? to spin up[^\n]{0,40}time|not all servers (?:are )?(?:up|ready)|"
+            r"process `?(?P<what>[\w.-]+)`? finished unexpectedly|servers? (?:did not|never) (?:start|come up|"
+            r"become ready|spin)|"
+            r"spin[- ]?up time ?out|waiting for [^\n]{0,60}servers? to spin up[^\n]{0,40}time|"
+            r"not all servers (?:are )?(?:up|ready)|"
             r"servers? (?:failed|not) (?:to start|ready) (?:after|within)"
         ),
         cause="A server ended or never became ready: {what}.",
@@ -454,7 +491,9 @@ RULES: tuple[Rule, ...] = (
             errors=(TransportErrorKind.RESET, TransportErrorKind.CLOSED, TransportErrorKind.MALFORMED),
         ),
         cause="The connection was dropped before the answer was whole: {what}.",
-        next_action="See whether the server behind it restarted or was killed, and what gateway or keep-alive limit lies between.",
+        next_action="See whether the server behind it restarted or was killed, and what gateway or keep-alive "
+        "limit lies "
+        "between.",
         source="TCP; Gym retries a dropped connection every 0.5 s without end",
         runner_up=Layer.MODEL_SERVING,
         failure_kind="transport_peer_drop",
@@ -470,7 +509,9 @@ RULES: tuple[Rule, ...] = (
             r"clientoserror|global (?:server disconnected|client os) ?errors?|readerror"
         ),
         cause="A connection was dropped: {what}.",
-        next_action="See whether the server behind it restarted or was killed, and what gateway or keep-alive limit lies between.",
+        next_action="See whether the server behind it restarted or was killed, and what gateway or keep-alive "
+        "limit lies "
+        "between.",
         source="aiohttp, httpx and urllib3 messages; Gym 0.7.0 [request_retry]",
         strength=Strength.STATUS,
         runner_up=Layer.MODEL_SERVING,
@@ -482,7 +523,9 @@ RULES: tuple[Rule, ...] = (
         needs="An exchange that has been open for long, with nothing open below it",
         sees=_never_answered,
         cause="{what} was never answered; everything above it waits for it.",
-        next_action="List what is open with its age, look at the process at the far end of this one (stack, socket state), and restart it.",
+        next_action="List what is open with its age, look at the process at the far end of this one (stack, socket "
+        "state), "
+        "and restart it.",
         source="Gym's client has no time limit of its own, so a half-open socket waits for ever",
         strength=Strength.STATUS,
         runner_up=Layer.THROUGHPUT_RESOURCES,
@@ -504,7 +547,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="A process that a signal ended",
         sees=said(
-            r"\bSIGTERM\b|\bsigsegv\b|segmentation fault|exit(?:ed)?(?: with)? (?:code|status)[ :=]+(?:-?15|-?11|143|139)\b|"
+            r"\bSIGTERM\b|\bsigsegv\b|segmentation fault|exit(?:ed)?(?: with)? (?:code|status)[ :=]+(?:-?15|-?11|143|"
+            r"139)\b|"
             r"bus error|core dumped|received signal \d+"
         ),
         cause="A process was ended by a signal: {what}.",

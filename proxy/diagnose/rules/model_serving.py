@@ -13,17 +13,23 @@ from gymtap.proxy.diagnose.rule import GENERATION, PROVIDER, Rule, Sight, Streng
 from gymtap.schemas import Call, Layer, LeafKind, Severity
 
 _ENGINE = (
-    r"enginecore (?:encountered|failed|died|process)|enginedeaderror|engine ?core[^\n]{0,40}(?:died|dead|exit|fail)|asyncenginedeaderror|"
-    r"engine (?:is )?(?:dead|not running|loop (?:is not running|has died))|background loop (?:has errored|is not running)|"
+    r"enginecore (?:encountered|failed|died|process)|enginedeaderror|engine ?core[^\n]{0,40}(?:died|dead|exit|fail)|"
+    r"asyncenginedeaderror|"
+    r"engine (?:is )?(?:dead|not running|loop (?:is not running|has died))|background loop (?:has errored|"
+    r"is not running)|"
     r"mqengineerror|workerproc (?:failed|initialization)|executor failed|engine process failed|server is not ready|"
     r"model is (?:not ready|loading|currently loading)|engine core initialization failed"
 )
 _START = (
-    r"model architectures? \[[^\]]*\] (?:are|is) not supported|trust_remote_code|unrecognized (?:model|configuration class)|"
-    r"max_model_len[^\n]{0,60}(?:greater|larger)|user-specified max_model_len|(?:tokenizer|model|checkpoint|weights?)[^\n]{0,40}"
+    r"model architectures? \[[^\]]*\] (?:are|is) not supported|trust_remote_code|unrecognized (?:model|"
+    r"configuration class)|"
+    r"max_model_len[^\n]{0,60}(?:greater|larger)|user-specified max_model_len|(?:tokenizer|model|checkpoint|"
+    r"weights?)[^\n]{0,40}"
     r"(?:could not be|cannot be|can't be|failed to|unable to)[^\n]{0,20}load|can't load (?:tokenizer|the model|config)|"
-    r"is not a (?:local folder|valid model identifier)|safetensors[^\n]{0,30}error|tensor[- ]parallel[^\n]{0,60}divisible|"
-    r"total number of attention heads|bfloat16 is only supported|unsupported dtype|unsupported quantization|flash[- ]?attn[^\n]{0,40}(?:not|error)"
+    r"is not a (?:local folder|valid model identifier)|safetensors[^\n]{0,30}error|"
+    r"tensor[- ]parallel[^\n]{0,60}divisible|"
+    r"total number of attention heads|bfloat16 is only supported|unsupported dtype|unsupported quantization|"
+    r"flash[- ]?attn[^\n]{0,40}(?:not|error)"
 )
 _TEMPLATE = (
     r"jinja2\.|templateerror|undefinederror|chat template|conversation roles must alternate|"
@@ -190,8 +196,7 @@ def _poisoned(view: View) -> Iterator[Sight]:
         exchange = failure.exchange
         if exchange is None or failure.call not in {Call.MODEL, Call.JUDGE} or exchange.id in asked_provider:
             continue
-        wrapped = any(wrapper.kind == "gym" for wrapper in exchange.unwrapped.wrappers)
-        if wrapped and exchange.unwrapped.leaf.kind is LeafKind.PROVIDER_ERROR:
+        if exchange.wraps and exchange.unwrapped.leaf.kind is LeafKind.PROVIDER_ERROR:
             yield exchange_sight(view, exchange, failure.said[:300], exchange.unwrapped.leaf.message[:160])
 
 
@@ -230,8 +235,10 @@ def _broken_answer(view: View) -> Iterator[Sight]:
 
 
 _UNREADABLE = (
-    r"JSONDecodeError|UnicodeDecodeError|surrogates not allowed|KeyError\('(?:choices|message|output|content|usage|index|delta|finish_reason)'\)|IndexError|"
-    r"'NoneType' object is not subscriptable|validation errors? for \w*(?:ChatCompletion|Completion)\b|ContentTypeError|"
+    r"JSONDecodeError|UnicodeDecodeError|surrogates not allowed|KeyError\('(?:choices|message|output|content|usage|"
+    r"index|delta|finish_reason)'\)|IndexError|"
+    r"'NoneType' object is not subscriptable|validation errors? for \w*(?:ChatCompletion|Completion)\b|"
+    r"ContentTypeError|"
     r"usage\.\w+_details|usage(?:\.\w+)?\n\s+(?:Input|Field)"
 )
 
@@ -260,7 +267,8 @@ RULES: tuple[Rule, ...] = (
         needs="Token ids and log-probabilities of one output item in different numbers",
         sees=_token_counts,
         cause="The serving path gave token ids and log-probabilities that do not go together: {what}.",
-        next_action="Leave the row out of training, and compare with the provider's own token ids and logprobs of that turn.",
+        next_action="Leave the row out of training, and compare with the provider's own token ids and logprobs of that "
+        "turn.",
         source="NeMo RL trains on generation_token_ids with generation_log_probs",
         strength=Strength.PROVEN,
     ),
@@ -270,7 +278,8 @@ RULES: tuple[Rule, ...] = (
         needs="A model server's wrapped provider error without a provider call under it",
         sees=_poisoned,
         cause="The model server repeats an old provider error without asking the provider: {what}.",
-        next_action="Repair what the old error says, then restart the model server; it answers with that error until restarted.",
+        next_action="Repair what the old error says, then restart the model server; it answers with that error until "
+        "restarted.",
         source="Gym 0.7.0: a 401 or quota error stops the model server's client for good",
         strength=Strength.STATUS,
         runner_up=Layer.CONFIG,
@@ -281,7 +290,8 @@ RULES: tuple[Rule, ...] = (
         needs="The serving engine's words that it died or is not running",
         sees=said(_ENGINE),
         cause="The serving engine died or is not ready; its API process still answers.",
-        next_action="Read the engine's own log for its first error, restart it, and look at the first request that failed.",
+        next_action="Read the engine's own log for its first error, restart it, and look at the first request that "
+        "failed.",
         source="vLLM 0.32 EngineDeadError",
     ),
     Rule(
@@ -290,7 +300,8 @@ RULES: tuple[Rule, ...] = (
         needs="The serving engine's words that it cannot load or run this model",
         sees=said(_START, sources=("log", "row", "result")),
         cause="The engine cannot serve this model as it was started: {what}.",
-        next_action="Correct the model path, length, parallelism or dtype in the engine's flags and wait for GET /v1/models.",
+        next_action="Correct the model path, length, parallelism or dtype in the engine's flags and wait for GET "
+        "/v1/models.",
         source="vLLM start-up messages",
         runner_up=Layer.CONFIG,
     ),
@@ -300,7 +311,9 @@ RULES: tuple[Rule, ...] = (
         needs="The chat template's words",
         sees=said(_TEMPLATE, calls=PROVIDER, statuses=(400, 500)),
         cause="The model's chat template cannot render these messages: {what}.",
-        next_action="Give the engine a template that takes this shape (tools, roles, arguments as objects), or change the messages.",
+        next_action="Give the engine a template that takes this shape (tools, roles, arguments as objects), or "
+        "change the "
+        "messages.",
         source="transformers and vLLM render messages with the model's Jinja template",
         strength=Strength.PROVEN,
         runner_up=Layer.DATA_SCHEMA,
@@ -311,7 +324,8 @@ RULES: tuple[Rule, ...] = (
         needs="200 from the provider with {error, HTML, null, no choices, not JSON, a cut stream}",
         sees=_success_without_answer,
         cause="The provider answered 200 with {what}, and no answer.",
-        next_action="Read the provider's (or the proxy's before it) own log for this request and treat such a 200 as a failure.",
+        next_action="Read the provider's (or the proxy's before it) own log for this request and treat such a 200 as a "
+        "failure.",
         source="Gateways that mask an upstream error as 200; vLLM streams put errors in an event",
         runner_up=Layer.INFRA,
     ),
@@ -322,12 +336,15 @@ RULES: tuple[Rule, ...] = (
         sees=both(
             _not_finite,
             said(
-                r"out of range float values|not json compliant|nan[^\n]{0,30}log_?prob|log_?prob[^\n]{0,30}(?:nan|inf)\b",
+                r"out of range float values|not json compliant|nan[^\n]{0,30}log_?prob|log_?prob[^\n]{0,30}(?:nan|"
+                r"inf)\b",
                 calls=GENERATION,
             ),
         ),
         cause="The model produced a number that JSON cannot carry (NaN or infinite), usually a log-probability.",
-        next_action="Switch logprobs off for this row or sanitize them, and see whether the weights or the dtype produce NaN.",
+        next_action="Switch logprobs off for this row or sanitize them, and see whether the weights or the dtype "
+        "produce "
+        "NaN.",
         source="Python's json and Starlette refuse or emit NaN",
         strength=Strength.PROVEN,
     ),
@@ -335,7 +352,12 @@ RULES: tuple[Rule, ...] = (
         id="model.broken_answer",
         layer=Layer.MODEL_SERVING,
         needs="A model server's exception while reading a provider's 200",
-        sees=_broken_answer,
+        sees=both(
+            _broken_answer,
+            said(
+                _UNREADABLE, calls=frozenset({Call.OTHER}), sources=("result", "row"), unless=r"NeMoGym|VerifyResponse"
+            ),
+        ),
         cause="The model server could not read what the provider answered: {what}.",
         next_action="Look at the provider's body of this call; it is in no log of Gym's.",
         source="Gym 0.7.0 model servers index choices without checking",
@@ -347,7 +369,8 @@ RULES: tuple[Rule, ...] = (
         needs="Tool arguments that are not a JSON object",
         sees=_malformed_arguments,
         cause="The model's call to {what} has arguments that are not JSON, and its history repeats them.",
-        next_action="Check the tool parser of this model; blank or repair such arguments before they go into the next turn.",
+        next_action="Check the tool parser of this model; blank or repair such arguments before they go into the "
+        "next turn.",
         source="vLLM parses the history's arguments and answers 400 for the next turn",
         runner_up=Layer.VERIFIER_RUNTIME,
     ),
@@ -356,8 +379,10 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.MODEL_SERVING,
         needs="A 400 with a JSON parser's words about what was sent",
         sees=said(
-            r"expecting (?:',' delimiter|value|property name|':' delimiter)|unterminated string|extra data: line|invalid \\\\?escape|"
-            r"unexpected end of (?:json|data|hex)|json (?:parse|decode) error|invalid json arguments|arguments[^\n]{0,40}(?:not valid json|must be valid json|invalid json)",
+            r"expecting (?:',' delimiter|value|property name|':' delimiter)|unterminated string|extra data: line|"
+            r"invalid \\\\?escape|"
+            r"unexpected end of (?:json|data|hex)|json (?:parse|decode) error|invalid json arguments|"
+            r"arguments[^\n]{0,40}(?:not valid json|must be valid json|invalid json)",
             calls=GENERATION,
             statuses=(400, 422),
             sources=("exchange", "result", "row"),
@@ -372,7 +397,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.MODEL_SERVING,
         needs="A provider's words that tool_choice came without tools",
         sees=said(
-            r"tool_choice[`'\"]? ?(?:,|is|was|cannot|can't|may)?[^\n]{0,40}(?:[`'\"]tools[`'\"]? must be set|without tools|only (?:allowed|valid) when|tools (?:is|are) (?:not )?specified)"
+            r"tool_choice[`'\"]? ?(?:,|is|was|cannot|can't|may)?[^\n]{0,40}(?:[`'\"]tools[`'\"]? must be set|"
+            r"without tools|only (?:allowed|valid) when|tools (?:is|are) (?:not )?specified)"
         ),
         cause="The model server sent tool_choice without tools.",
         next_action="Drop tool_choice from the row, or use a Gym whose converter omits it when there are no tools.",
@@ -404,8 +430,11 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.DATA_SCHEMA,
         needs="422 from a tool",
         sees=_wrong_tool_arguments,
-        cause="The arguments do not fit what the tool {what} takes; the 422 was fed back to the model as the tool's output.",
-        next_action="Compare the row's tool schema with the tool's request model and correct the one that drifted; where they agree, it is the model's behaviour.",
+        cause="The arguments do not fit what the tool {what} takes; the 422 was fed back to the model as the tool's "
+        "output.",
+        next_action="Compare the row's tool schema with the tool's request model and correct the one that drifted; "
+        "where "
+        "they agree, it is the model's behaviour.",
         source="FastAPI 422; Gym pastes it into function_call_output",
         runner_up=Layer.MODEL_SERVING,
     ),
@@ -415,7 +444,9 @@ RULES: tuple[Rule, ...] = (
         needs="A finished answer with neither text nor a tool call",
         sees=_said_nothing,
         cause="The provider finished an answer that holds {what}: its reasoning or tool parser dropped the rest.",
-        next_action="Compare with the raw tokens (return_token_ids), and check --reasoning-parser and --tool-call-parser for this model.",
+        next_action="Compare with the raw tokens (return_token_ids), and check --reasoning-parser and "
+        "--tool-call-parser "
+        "for this model.",
         source="vLLM parsers that swallow what they cannot read",
         strength=Strength.NAMED,
         runner_up=Layer.CONFIG,
@@ -425,7 +456,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.MODEL_SERVING,
         needs="prompt_token_ids of a turn that do not begin with the turn before",
         sees=_tokens_do_not_extend,
-        cause="The tokens of this turn's prompt do not continue the turn before, so training would learn from tokens that were not generated.",
+        cause="The tokens of this turn's prompt do not continue the turn before, so training would learn from tokens "
+        "that were not generated.",
         next_action="Use the serving path that keeps the prefix's tokens, or end the trajectory at the first break.",
         source="Re-tokenised or re-templated history, as NeMo RL checks for",
         strength=Strength.PROVEN,
@@ -435,7 +467,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.MODEL_SERVING,
         needs="A structured-output backend that is missing or fails for every schema",
         sees=said(
-            r"structural[_ ]tag (?:is )?not supported|no module named '(?:xgrammar|outlines|lmformatenforcer|llguidance)|"
+            r"structural[_ ]tag (?:is )?not supported|no module named '(?:xgrammar|outlines|lmformatenforcer|"
+            r"llguidance)|"
             r"unsupported structured output (?:type|backend)|grammar backend[^\n]{0,40}(?:not|fail)"
         ),
         cause="The engine's structured-output backend cannot do what was asked: {what}.",
@@ -473,7 +506,9 @@ RULES: tuple[Rule, ...] = (
             judge=False,
         ),
         cause="The provider rejected the request: {what}.",
-        next_action="Send the recorded request again and change one field at a time; then decide whether row, converter or provider is at fault.",
+        next_action="Send the recorded request again and change one field at a time; then decide whether row, "
+        "converter or "
+        "provider is at fault.",
         source="HTTP 4xx",
         strength=Strength.FALLBACK,
         runner_up=Layer.DATA_SCHEMA,

@@ -15,19 +15,23 @@ from gymtap.schemas import Call, Layer, Severity
 _RATE = (
     r"rate[_ -]?limit|too many requests|throttl(?:ed|ing)|requests per (?:min|day|second)|tokens per min|slow ?down|"
     r"resource_?exhausted|overloaded|capacity exceeded|server is (?:busy|at capacity)|concurrency limit|"
-    r"queue[^\n]{0,30}(?:is )?full|no deployments available for selected model|max(?:imum)? (?:number of )?(?:concurrent|parallel) requests"
+    r"queue[^\n]{0,30}(?:is )?full|no deployments available for selected model|"
+    r"max(?:imum)? (?:number of )?(?:concurrent|parallel) requests"
 )
 _MEMORY = (
     r"cuda out of memory|outofmemoryerror|torch\.(?:cuda\.)?outofmemory|cublas_status_alloc_failed|"
     r"out[- ]of[- ]memory|oom[-_ ]?kill(?:ed|er)?|memorykilled|killed process \d+|cannot allocate memory|errno 12\]|"
     r"memoryerror|std::bad_alloc|memory (?:usage|limit)[^\n]{0,60}(?:exceed|threshold)|oomkilled|"
-    r"exit(?:ed)?(?: with)?(?: the)? (?:code|status)[ :=]+(?:-9|137)\b|returned? (?:non-zero )?exit (?:code|status) (?:-9|137)|"
+    r"exit(?:ed)?(?: with)?(?: the)? (?:code|status)[ :=]+(?:-9|137)\b|returned? (?:non-zero )?exit (?:code|"
+    r"status) (?:-9|137)|"
     r"\bsigkill\b|signal 9|no available memory for the cache blocks|"
-    r"kv cache[^\n]{0,80}(?:larger|exceed|not enough|insufficient)|free memory on device[^\n]{0,80}less than|not enough (?:gpu )?memory"
+    r"kv cache[^\n]{0,80}(?:larger|exceed|not enough|insufficient)|free memory on device[^\n]{0,80}less than|"
+    r"not enough (?:gpu )?memory"
 )
 _TIMED_OUT = (
     r"time[d]? ?out error|timeouterror|timed out|read ?timeout|connect ?timeout|deadline exceeded|apitimeouterror|"
-    r"request timeout|serve timeout|timeout(?:expired| while| waiting| reached| exceeded)|exceeded (?:the )?(?:time|deadline)|time limit exceeded"
+    r"request timeout|serve timeout|timeout(?:expired| while| waiting| reached| exceeded)|exceeded (?:the )?(?:time|"
+    r"deadline)|time limit exceeded"
 )
 
 
@@ -137,7 +141,9 @@ RULES: tuple[Rule, ...] = (
         needs="Several conversations with one model session cookie",
         sees=_pinned,
         cause="{what} conversations share one model session cookie, so all of them go to one of the engines.",
-        next_action="Do not keep cookies across rollouts (aiohttp.DummyCookieJar), so that each conversation is routed by itself.",
+        next_action="Do not keep cookies across rollouts (aiohttp.DummyCookieJar), so that each conversation is "
+        "routed by "
+        "itself.",
         source="Gym 0.7.0 vllm_model pins a session to an engine by its cookie",
         strength=Strength.PROVEN,
         runner_up=Layer.CONFIG,
@@ -161,7 +167,9 @@ RULES: tuple[Rule, ...] = (
             said(_RATE, statuses=(400, 403, 429, 500, 503, 529)),
         ),
         cause="The provider limits the rate: more was asked of it than it takes.",
-        next_action="Lower num_samples_in_parallel (or the judge's concurrency), or raise the limit, and count the rows that were lost to it.",
+        next_action="Lower num_samples_in_parallel (or the judge's concurrency), or raise the limit, and count the "
+        "rows "
+        "that were lost to it.",
         source="HTTP 429, Anthropic 529; Gym 0.7.0 retries 3 times and ignores Retry-After",
         runner_up=Layer.MODEL_SERVING,
     ),
@@ -171,7 +179,9 @@ RULES: tuple[Rule, ...] = (
         needs="Words that memory ran out, on the GPU or the host, or a kill by the kernel",
         sees=said(_MEMORY),
         cause="Memory ran out: {what}.",
-        next_action="Lower concurrency, context length or batch size, or give that process more memory; read the node's kernel log for who was killed.",
+        next_action="Lower concurrency, context length or batch size, or give that process more memory; read the "
+        "node's "
+        "kernel log for who was killed.",
         source="PyTorch, vLLM, Linux OOM killer, Ray memory monitor, Slurm",
         strength=Strength.PROVEN,
         runner_up=Layer.INFRA,
@@ -209,7 +219,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.THROUGHPUT_RESOURCES,
         needs="finish_reason length, or incomplete max_output_tokens, without an answer",
         sees=_cut_by_length,
-        cause="The output limit was used up before any answer came (by reasoning, most often), so the reward is of nothing.",
+        cause="The output limit was used up before any answer came (by reasoning, most often), so the reward is of "
+        "nothing.",
         next_action="Raise max_output_tokens or lower the reasoning effort, and do not count this row as wrong.",
         source="OpenAI finish_reason length, Responses incomplete_details",
         strength=Strength.PROVEN,
@@ -256,7 +267,8 @@ RULES: tuple[Rule, ...] = (
             said(timeout=True), said(_TIMED_OUT, unless=r"spin[- ]?up|nccl|collective|gcs|placement group|watchdog")
         ),
         cause="A time limit ended the call before the answer came: {what}.",
-        next_action="Find which hop used the time; raise that limit, its capacity, or lower the concurrency in front of it.",
+        next_action="Find which hop used the time; raise that limit, its capacity, or lower the concurrency in "
+        "front of it.",
         source="aiohttp, httpx and openai client messages",
         strength=Strength.STATUS,
         runner_up=Layer.INFRA,

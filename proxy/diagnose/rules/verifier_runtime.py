@@ -3,6 +3,7 @@
 import math
 import re
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from gymtap.proxy.diagnose.answers import read_answer
@@ -11,7 +12,8 @@ from gymtap.proxy.diagnose.rule import Rule, Sight, Strength, View, both, exchan
 from gymtap.schemas import Call, Layer, LeafKind, Severity
 
 _VERDICT = re.compile(
-    r"\[\[.{1,40}?\]\]|\\boxed|\b(?:yes|no|true|false|correct|incorrect|pass|fail|equal|score|rating|verdict|grade)\b|\b\d+(?:\.\d+)?\b",
+    r"\[\[.{1,40}?\]\]|\\boxed|\b(?:yes|no|true|false|correct|incorrect|pass|fail|equal|score|rating|verdict|"
+    r"grade)\b|\b\d+(?:\.\d+)?\b",
     re.IGNORECASE,
 )
 _GYM_CALLS = frozenset({Call.RUN, Call.RESPONSES, Call.AGENT_SESSION, Call.MODEL})
@@ -57,7 +59,7 @@ def _bad_reward_told(view: View) -> Iterator[Sight]:
 def _lost_body(view: View) -> Iterator[Sight]:
     """A verify 500 whose body hides a judge's failure that the exchanges show."""
     for exchange in view.material.of(Call.VERIFY, Call.SEED_SESSION, Call.TOOL):
-        if (exchange.status or 0) < 500 or exchange.unwrapped.wrappers:
+        if (exchange.status or 0) < 500 or exchange.wraps:
             continue
         inner = _innermost_failed(view, exchange)
         if inner is not exchange and 400 <= (inner.status or 0) < 500:
@@ -144,7 +146,7 @@ _FAILURE_FIELD = re.compile(
 
 
 def _tells_failure(body: Any) -> str | None:
-    if not isinstance(body, dict) or body.get("reward") not in {0}:
+    if not isinstance(body, dict) or body.get("reward") != 0:
         return None
     kind = body.get("failure_kind")  # then Gym's own word speaks
     for name, item in body.items():
@@ -221,7 +223,7 @@ def _session_shared(view: View) -> Iterator[Sight]:
 def _state_flickers(view: View) -> Iterator[Sight]:
     """The same call twice in a row in one session, answered differently: its state lives in another worker."""
     calls = view.material.of(Call.TOOL)
-    for first, second in zip(calls, calls[1:], strict=False):
+    for first, second in pairwise(calls):
         same = first.path == second.path and first.request == second.request
         reads = re.search(r"get|read|list|show|query|status|count|view|fetch|state", first.path, re.IGNORECASE)
         answered = (first.status or 500) < 400 and (second.status or 500) < 400
@@ -231,7 +233,7 @@ def _state_flickers(view: View) -> Iterator[Sight]:
 
 
 def _rejects_answer(view: View) -> Iterator[Sight]:
-    """A Gym server that does not take what the one below answered with 200: agent after verify, model after provider."""
+    """A Gym server that does not take what the one below answered with 200."""
     for failure in view.exchange_failures:
         exchange = failure.exchange
         if exchange is None or failure.call not in _GYM_CALLS or (failure.status or 0) < 500:
@@ -278,7 +280,8 @@ def _gym_raised(view: View) -> Iterator[Sight]:
 def _seed_missing(view: View) -> Iterator[Sight]:
     for failure in view.exchange_failures:
         if failure.exchange and re.search(
-            r"session(?:_id)?[^\n]{0,40}(?:not found|expired|unknown|missing|does not exist)|no session|KeyError\('[0-9a-f-]{32,36}'\)",
+            r"session(?:_id)?[^\n]{0,40}(?:not found|expired|unknown|missing|does not exist)|no session|"
+            r"KeyError\('[0-9a-f-]{32,36}'\)",
             failure.said,
             re.IGNORECASE,
         ):
@@ -323,7 +326,8 @@ def _not_raised(view: View) -> Iterator[Sight]:
 _HISTORY = (
     r"provided without its required (?:following|preceding) item|no tool output found for function call|"
     r"no tool call found for function call output|tool_call_id[^\n]{0,60}(?:not found|did not|missing|without)|"
-    r"must be (?:a response to|followed by)[^\n]{0,60}tool|unexpected `?tool_use_id|tool_use[^\n]{0,60}without[^\n]{0,20}tool_result|"
+    r"must be (?:a response to|followed by)[^\n]{0,60}tool|unexpected `?tool_use_id|"
+    r"tool_use[^\n]{0,60}without[^\n]{0,20}tool_result|"
     r"previous response[^\n]{0,60}not found|previous_response_not_found|item with id '[^']*' not found"
 )
 
@@ -336,7 +340,9 @@ def _agent_history(view: View) -> Iterator[Sight]:
         if exchange is None or failure.call is not Call.PROVIDER or failure.status not in {400, 422}:
             continue
         earlier = [e for e in providers if not e.failed and view.tree.order(e) < view.tree.order(exchange)]
-        if earlier and re.search(r"messages\.\d+|messages\[\d+\]|input\[\d+\]|input\.\d+|body\.(?:messages|input)", failure.said):
+        if earlier and re.search(
+            r"messages\.\d+|messages\[\d+\]|input\[\d+\]|input\.\d+|body\.(?:messages|input)", failure.said
+        ):
             yield exchange_sight(view, exchange, failure.said[:300], failure.said.partition("\n")[0][:160])
 
 
@@ -347,7 +353,8 @@ RULES: tuple[Rule, ...] = (
         needs="A provider's words about a call without its output, or a place in the messages of a later turn",
         sees=both(_agent_history, said(_HISTORY, calls=frozenset({Call.PROVIDER}), statuses=(400, 404, 422))),
         cause="The agent built a history that the provider does not take: {what}.",
-        next_action="Look at the recorded request of that turn; keep calls with their outputs and reasoning with what follows it.",
+        next_action="Look at the recorded request of that turn; keep calls with their outputs and reasoning with what "
+        "follows it.",
         source="OpenAI Responses, Chat Completions and Anthropic history rules",
         strength=Strength.PROVEN,
         runner_up=Layer.DATA_SCHEMA,
@@ -366,8 +373,11 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="verifier.bad_reward_told",
         layer=Layer.VERIFIER_RUNTIME,
-        needs="A collected row without a usable reward",
-        sees=_bad_reward_told,
+        needs="A collected row without a usable reward, or a told one that the agent refused",
+        sees=both(
+            _bad_reward_told,
+            said(r"validation errors? for \w*VerifyResponse\s+reward[^\n]*", sources=("log", "result", "row")),
+        ),
         cause="The row ended with {what}.",
         next_action="Make verify return a finite number in `reward` on every path.",
         source="Gym rollouts",
@@ -391,7 +401,8 @@ RULES: tuple[Rule, ...] = (
         needs="A judge's words that its prompt does not fit",
         sees=_judge_overflow,
         cause="What the verifier sent does not fit the judge's context, and the empty verdict was scored.",
-        next_action="Shorten the answer before judging, or serve the judge with a longer context; score these rows again.",
+        next_action="Shorten the answer before judging, or serve the judge with a longer context; score these rows "
+        "again.",
         source="Gym 0.7.0 vllm_model swallows context errors, the judge's too",
         strength=Strength.PROVEN,
         runner_up=Layer.DATA_SCHEMA,
@@ -403,7 +414,8 @@ RULES: tuple[Rule, ...] = (
         needs="A judge's answer without a verdict, for a row with no reward",
         sees=_judge_unparseable,
         cause="The judge's answer holds no verdict that the verifier reads ({what}), and the row was scored 0.",
-        next_action="Give the judge room to finish, make its form strict or the parser lenient, and count unparseable apart from wrong.",
+        next_action="Give the judge room to finish, make its form strict or the parser lenient, and count unparseable "
+        "apart from wrong.",
         source="Gym judges' parsers fall back to 0",
         strength=Strength.PROVEN,
         failure_kind="judge_unparseable",
@@ -415,7 +427,8 @@ RULES: tuple[Rule, ...] = (
         needs="A judge's 4xx",
         sees=_judge_rejected,
         cause="The judge refused what the verifier asked: {what}.",
-        next_action="Correct the judge's parameters or address in the resources server's configuration, then score again.",
+        next_action="Correct the judge's parameters or address in the resources server's configuration, then score "
+        "again.",
         source="HTTP 4xx",
         strength=Strength.STATUS,
         runner_up=Layer.CONFIG,
@@ -471,8 +484,10 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.VERIFIER_RUNTIME,
         needs="Words that a session is not known",
         sees=_seed_missing,
-        cause="The resources server does not know the session of {what}: seed_session, the cookie or the worker is another one.",
-        next_action="See whether seed_session ran for this row and whether its cookie came along; use one worker for in-memory state.",
+        cause="The resources server does not know the session of {what}: seed_session, the cookie or the worker is "
+        "another one.",
+        next_action="See whether seed_session ran for this row and whether its cookie came along; use one worker for "
+        "in-memory state.",
         source="Gym sessions",
         failure_kind="session_lost",
     ),
@@ -482,7 +497,9 @@ RULES: tuple[Rule, ...] = (
         needs="A model server's validation error about the provider's envelope, or about something null or missing",
         sees=_null_details,
         cause="The provider's answer lacks parts that Gym's model server requires: {what}.",
-        next_action="Fill them in where the provider or its proxy makes the answer, or use a Gym whose adapter takes null there.",
+        next_action="Fill them in where the provider or its proxy makes the answer, or use a Gym whose adapter "
+        "takes null "
+        "there.",
         source="LiteLLM's Responses bridge sends null usage details",
         strength=Strength.PROVEN,
         runner_up=Layer.VERIFIER_RUNTIME,
@@ -493,7 +510,8 @@ RULES: tuple[Rule, ...] = (
         needs="A Gym server's validation error about what the server below answered with 200",
         sees=_rejects_answer,
         cause="A Gym server does not take an answer that is whole on the wire: {what}.",
-        next_action="Use a Gym whose models know this type, or switch off what produces it (hosted tools, extra items).",
+        next_action="Use a Gym whose models know this type, or switch off what produces it (hosted tools, extra "
+        "items).",
         source="Gym 0.7.0 response models are closed unions",
         strength=Strength.NAMED,
         runner_up=Layer.MODEL_SERVING,
@@ -568,7 +586,8 @@ RULES: tuple[Rule, ...] = (
             r"can(?:not|'t) pickle|picklingerror|unpickl|raytaskerror[^\n]{0,60}(?:pickle|serializ)|could not serialize"
         ),
         cause="An exception that cannot be pickled hid the real one while it crossed a process: {what}.",
-        next_action="Look for the first failure before it (the exchange, or `/run failed`), and wrap exceptions before they cross Ray.",
+        next_action="Look for the first failure before it (the exchange, or `/run failed`), and wrap exceptions before "
+        "they cross Ray.",
         source="aiohttp exceptions hold multidicts; Ray pickles exceptions",
     ),
     Rule(
@@ -576,9 +595,10 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.VERIFIER_RUNTIME,
         needs="A traceback in a server's log that no other rule knows",
         sees=said(
-            r"^Traceback[\s\S]*?(?P<what>(?:\w+\.)*\w*(?:Error|Exception)\b[^\n]{0,160})\s*\Z|Caught an exception printed above in (?P<_s>[^\n]{0,80})",
+            r"^Traceback[\s\S]*?(?P<what>(?:\w+\.)*\w*(?:Error|Exception)\b[^\n]{0,160})\s*\Z",
             sources=("log",),
-            unless=r"CancelledError|KeyboardInterrupt|SystemExit|ClientResponseError: 500|GeneratorExit|InvalidStateError",
+            unless=r"CancelledError|KeyboardInterrupt|SystemExit|unhandled errors in a TaskGroup|"
+            r"ClientResponseError: 500|GeneratorExit|InvalidStateError",
         ),
         cause="Code of a server raised: {what}.",
         next_action="Read the traceback's last frame in that server and the request that led there.",
@@ -591,8 +611,10 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.VERIFIER_RUNTIME,
         needs="A module, program or sandbox that a server needs and lacks",
         sees=said(
-            r"modulenotfounderror[^\n]{0,120}|importerror[^\n]{0,120}|no module named '?(?P<what>[\w.]+)|command not found|"
-            r"sandbox[^\n]{0,60}(?:failed|error|not (?:ready|available|found)|unavailable)|executable[^\n]{0,40}not found|"
+            r"modulenotfounderror[^\n]{0,120}|importerror[^\n]{0,120}|no module named '?(?P<what>[\w.]+)|"
+            r"command not found|"
+            r"sandbox[^\n]{0,60}(?:failed|error|not (?:ready|available|found)|unavailable)|"
+            r"executable[^\n]{0,40}not found|"
             r"nltk[^\n]{0,40}not found|shared librar(?:y|ies)[^\n]{0,60}cannot"
         ),
         cause="A server lacks something that it runs with: {what}.",
@@ -616,12 +638,14 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.VERIFIER_RUNTIME,
         needs="Only outer 500s, with no body of what failed",
         sees=said(
-            r"/run failed status=\d+|ClientResponseError: 500|None of the \d+ dispatched rollouts produced|rollout dropped from the score|"
+            r"/run failed status=\d+|ClientResponseError: 500|None of the \d+ dispatched rollouts produced|"
+            r"rollout dropped from the score|"
             r"500, message='Internal Server Error'",
             sources=("log", "result", "row"),
         ),
         cause="Only outer errors are known; the inner one is in none of what was given.",
-        next_action="Run one such row through gymtap, which keeps the inner body, or with ++global_aiohttp_client_request_debug=True.",
+        next_action="Run one such row through gymtap, which keeps the inner body, or with "
+        "++global_aiohttp_client_request_debug=True.",
         source="Gym 0.7.0 collector",
         strength=Strength.NOISE,
         severity=Severity.WARNING,
