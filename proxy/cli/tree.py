@@ -56,8 +56,9 @@ class Seen:
 
     @property
     def deepest_failure(self) -> str | None:
-        """The exchange to look at: where a call failed last and nothing beneath it did."""
-        return next((node.exchange.id for node in reversed(list(self.tree.walk())) if node.blamed), None)
+        """The id of the exchange to look at first; None where nothing failed."""
+        found = self.tree.deepest_failure
+        return None if found is None else found.id
 
 
 def see(capture: "Capture", name: str, *, fold: bool = True) -> Seen:
