@@ -8,7 +8,7 @@ import weakref
 from typing import NamedTuple
 
 from gymtap.proxy.core import calls
-from gymtap.proxy.core.attribution import causality, content, lineage, rollout, sessions, timing, trace
+from gymtap.proxy.core.attribution import causality, content, lineage, rollout, sessions, timing, trace, tree
 from gymtap.proxy.core.attribution.flight import InFlight
 from gymtap.proxy.core.attribution.rollout import Stated
 from gymtap.proxy.core.attribution.rows import Rows
@@ -45,7 +45,6 @@ MAX_SUSPECTS = 64
 MIN_ANSWER_CHARS = 16
 MAX_ANSWER_CHARS = 16_384
 
-_GENERATIONS = frozenset({Call.MODEL, Call.JUDGE, Call.PROVIDER})
 _STATES_ROW = frozenset({Call.RUN, Call.SEED_SESSION, Call.VERIFY, Call.CLOSE_SESSION, Call.AGENT_SESSION})
 _NAMES_SESSIONS = _STATES_ROW - {Call.RUN}
 _UPSTREAM_ENDED = frozenset(
@@ -192,7 +191,7 @@ class Resolver:
         if parent is None:
             return
         node.caused = True
-        if calls.causes_judging(parent.call) and node.call in _GENERATIONS:
+        if calls.causes_judging(parent.call) and node.call in tree.GENERATIONS:
             node.call = Call.JUDGE
         if node.call is Call.RUN and parent.call is Call.RUN:
             self._tell_runners(parent, node)
@@ -226,7 +225,7 @@ class Resolver:
     def _run(self, node: Node, stated: Stated) -> None:
         outer = [] if node.kind is ServerKind.ENVIRONMENT else self._outer_runs(node, stated)
         if len(outer) == 1:
-            self._nest(node, outer[0])
+            self._nest(node, outer[0], stated)
         elif outer:
             self._suspect(node, outer, _STATED_IN_BODY)
         else:
@@ -239,13 +238,15 @@ class Resolver:
             known = [row.root for row in rows if row.root is not None and stated.key(row.key.run) == row.key]
         else:
             known = [run for run in self._flight.of(Call.RUN) if run.body == node.body and run.body is not None]
-        outer = [run for run in known if run.open and run.server != node.server and _awaits_agent(run)]
+        outer = [run for run in known if run.open and run.server != node.server and tree.awaits_agent(run)]
         return [run for run in outer if run.body == node.body and run.body is not None] or outer
 
-    def _nest(self, node: Node, outer: Node) -> None:
+    def _nest(self, node: Node, outer: Node, stated: Stated) -> None:
         self._tell_runners(outer, node)
         node.parent = outer.id
-        self._tie(node, outer.thread, _STATED_IN_BODY._replace(evidence=f"its body is that of {outer.id}, in flight"))
+        evidence = f"its body is that of {outer.id}, in flight"
+        link = _STATED_IN_BODY if stated.is_row else Link(Method.CONTENT, Confidence.HIGH, evidence)
+        self._tie(node, outer.thread, link)
 
     def _root(self, node: Node, stated: Stated) -> None:
         named = stated if stated.is_row else Stated(rollout_id=node.id, agent=stated.agent)
@@ -266,7 +267,7 @@ class Resolver:
         found = sessions.from_request(flow.request_headers)
         if deeply and node.call in _NAMES_SESSIONS:
             found += sessions.from_body(flow.request_json)
-        if node.call in _GENERATIONS:
+        if node.call in tree.GENERATIONS:
             return
         for session in found:
             self._claim(node, session.token, Method.SESSION, session.name)
@@ -278,7 +279,7 @@ class Resolver:
             self._distrust_history(flow)
         elif node.call is Call.VERIFY and isinstance(flow.request_json, dict):
             self._claim_made(node, flow.request_json.get("response"))
-        elif node.call in _GENERATIONS:
+        elif node.call in tree.GENERATIONS:
             self._read_conversation(node, flow)
         elif row_of(node) is None and node.call is Call.RESPONSES:
             self._find_origin(node, content.prefixes(flow.request_json))
@@ -344,7 +345,7 @@ class Resolver:
         found = self._flight.origins.find(digests) if digests else []
         if node.call is Call.RESPONSES:
             found = [run for run in found if run.call is Call.RUN and run.server == node.server]
-        return [*_innermost(found), *filter(_is_unreadable, self._flight.origins.blind)] if found else []
+        return [*tree.innermost(found), *filter(tree.hides_conversation, self._flight.origins.blind)] if found else []
 
     def _tie_only_origin(self, node: Node) -> None:
         """Content decides when all that may be the origin is of one row, or of one conversation.
@@ -382,7 +383,7 @@ class Resolver:
         if node.call is Call.AGENT_SESSION:
             for session in sessions.from_body(flow.response_json):
                 self._claim(node, session.token, Method.SESSION, session.name)
-        if node.call not in _GENERATIONS and node.call is not Call.RESPONSES:
+        if node.call not in tree.GENERATIONS and node.call is not Call.RESPONSES:
             return
         node.answer = content.answer(flow.response_json)[:MAX_ANSWER_CHARS]
         if node.failed:
@@ -427,7 +428,7 @@ class Resolver:
         if alone and node.link is None and find(node.thread) is find(thread):
             node.link = link
         for member in (node, *learned):
-            if node.call is Call.RESPONSES and _is_turn_of(member, node):
+            if node.call is Call.RESPONSES and tree.is_turn_of(member, node):
                 member.parent = node.id
             self._settle(member)
         return True
@@ -441,9 +442,9 @@ class Resolver:
         for child in _waiting(node):
             self._changed[child] = None
         if node.parent is None and node is not row.root:
-            parent = _parent(node, row)
+            parent = tree.parent_of(node, row)
             node.parent = parent.id if parent is not None else None
-            if parent is not None and calls.causes_judging(parent.call) and node.call in _GENERATIONS:
+            if parent is not None and calls.causes_judging(parent.call) and node.call in tree.GENERATIONS:
                 node.call = Call.JUDGE
         if node.open:
             row.open[node] = None
@@ -492,26 +493,13 @@ def _content_link(origin: Node) -> Link:
     )
 
 
-def _awaits_agent(run: Node) -> bool:
-    row = row_of(run)
-    is_root = row is not None and row.root is run and row.innermost(Call.RUN) is run
-    return is_root and run.kind is not ServerKind.AGENT
-
-
-def _is_unreadable(origin: Node) -> bool:
-    """Whether an origin without readable conversation may hide the one sought: not when its self-call shows it."""
-    row = row_of(origin)
-    turn = row.innermost(Call.RESPONSES) if row is not None and origin.call is Call.RUN else None
-    return turn is None or turn.conversation is None
-
-
 def _issued(node: Node, flow: Flow) -> list[sessions.Session]:
     """The sessions that an answer issues; a model server's says nothing when the request brought it.
 
     HTTP clients that keep cookies of their own share one model session among rows (httpx does, Gym's client does not).
     """
     issued = sessions.from_response(flow.response_headers)
-    brought = sessions.from_request(flow.request_headers) if issued and node.call in _GENERATIONS else []
+    brought = sessions.from_request(flow.request_headers) if issued and node.call in tree.GENERATIONS else []
     return [session for session in issued if session not in brought]
 
 
@@ -526,52 +514,9 @@ def _waiting(node: Node) -> list[Node]:
     return [child for ref in node.waiting if (child := ref()) is not None and row_of(child) is None]
 
 
-def _innermost(origins: list[Node]) -> list[Node]:
-    """Of each row the self-calls, or without any the last /run: what encloses them is no cause of its own."""
-    turns = {row_of(origin) for origin in origins if origin.call is Call.RESPONSES}
-    last = {row_of(origin) or origin: origin for origin in origins if origin.call is Call.RUN}
-    return [origin for origin in origins if origin.call is Call.RESPONSES or _is_last(origin, last, turns)]
-
-
-def _is_last(run: Node, last: dict[RowState | Node, Node], turns: set[RowState | None]) -> bool:
-    row = row_of(run)
-    return row is None or (row not in turns and last[row] is run)
-
-
 def _is_abandoned(flow: Flow) -> bool:
     """Whether only its client is known to have gone: the server may go on, and cause more."""
     return flow.error is not None and flow.error.kind in _ABANDONED
-
-
-def _is_turn_of(member: Node, turn: Node) -> bool:
-    """Whether a model call that a self-call's answer brings back was made by that self-call."""
-    return member.parent is None and asks_model_server(member) and member.order > turn.order and turn in member.suspects
-
-
-def _parent(node: Node, row: RowState) -> Node | None:
-    """The exchange of its row that caused this one, where only one can be meant."""
-    if node.call is Call.RUN:
-        return None
-    suspects = [suspect for suspect in node.suspects if row_of(suspect) is row and suspect.order < node.order]
-    if node.call is Call.PROVIDER and any(asks_model_server(suspect) for suspect in node.suspects):
-        return suspects[0] if len(suspects) == 1 else None
-    if node.call not in _GENERATIONS and node.call is not Call.TOOL:
-        return row.innermost(Call.RUN) if node.fresh else None
-    turns = [suspect for suspect in suspects if suspect.call is Call.RESPONSES]
-    if len(turns) == 1:
-        return turns[0]
-    if node.fresh:
-        return _turn_in_flight(node, row)
-    return max(suspects, key=lambda run: run.order, default=None) if not turns and not node.crowd else None
-
-
-def _turn_in_flight(node: Node, row: RowState) -> Node | None:
-    """Tools and models are called by the self-call; without one by a verify, as a judge, or by the agent's /run."""
-    if row.innermost(Call.RESPONSES) is not None:
-        return row.only(Call.RESPONSES)
-    if node.call is not Call.TOOL and (verify := row.only(Call.VERIFY)) is not None:
-        return verify
-    return row.innermost(Call.RUN)
 
 
 def _verdict(node: Node) -> Verdict | None:

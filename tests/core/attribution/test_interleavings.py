@@ -13,7 +13,7 @@ scripts = st.builds(
     prompt=st.sampled_from(["what is it like in sf?", "and in la?"]),
     tools=st.integers(0, 3),
     answer=st.sampled_from(["A", "The answer is \\boxed{A}, I believe.", "Something else, and longer than that."]),
-    environment=st.just(True),
+    names_row=st.sampled_from([True, True, True, False]),
     prefixed=st.booleans(),
     refusals=st.integers(0, 2),
     fails=st.booleans(),
@@ -23,7 +23,7 @@ scripts = st.builds(
 )
 
 
-def _distinct(rows: list[Script]) -> list[Script]:
+def _distinct(rows: list[Script], environment: bool = True) -> list[Script]:
     """The same scripts as rows of their own: task by prompt, rollouts counted."""
     counted: Counter[tuple[str, str]] = Counter()
     distinct = []
@@ -31,17 +31,17 @@ def _distinct(rows: list[Script]) -> list[Script]:
         task = int(script.prompt != "what is it like in sf?")
         rollout = counted[script.prompt, script.agent]
         counted[script.prompt, script.agent] += 1
-        fields = {**script.__dict__, "task": task, "rollout": rollout}
+        fields = {**script.__dict__, "task": task, "rollout": rollout, "environment": environment}
         distinct.append(Script(**fields))
     return distinct
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow])
-@given(rows=st.lists(scripts, min_size=1, max_size=8), seed=st.integers(0, 2**32))
-def test_never_sure_and_wrong(rows: list[Script], seed: int) -> None:
+@given(rows=st.lists(scripts, min_size=1, max_size=8), seed=st.integers(0, 2**32), relayed=st.booleans())
+def test_never_sure_and_wrong(rows: list[Script], seed: int, relayed: bool) -> None:
     """Any rows in any order: nothing certain or high is wrong, at no moment; no inferred parent is wrong."""
     world = World(seed=seed)
-    world.play(_distinct(rows))
+    world.play(_distinct(rows, relayed))
     assert world.wrong == []
 
 

@@ -32,7 +32,7 @@ PROVIDER = server("provider", ServerKind.PROVIDER)
 
 @dataclass(frozen=True)
 class Script:
-    """How a row goes. `environment`: an environment server relays it; `prefixed`: paths name the row."""
+    """How a row goes. `environment`: an environment server relays it; `prefixed`: paths name it, if it has a name."""
 
     task: int = 0
     rollout: int = 0
@@ -148,7 +148,7 @@ def row(world: World, script: Script) -> Iterator[None]:
     stated = {"_ng_task_index": script.task, "_ng_rollout_index": script.rollout, "agent_ref": {"name": script.agent}}
     create = {"input": [{"role": "user", "content": script.prompt}]}
     body = {"responses_create_params": create, **(stated if script.names_row else {})}
-    prefix = f"/ng-rollout/{script.task}-{script.rollout}" if script.prefixed else ""
+    prefix = f"/ng-rollout/{script.task}-{script.rollout}" if script.prefixed and script.names_row else ""
     agent = server(script.agent, ServerKind.AGENT)
     outer = None
     if script.environment:
