@@ -459,7 +459,7 @@ def recorded(values: dict[str, float | str | None]) -> str:
 
 
 def main() -> int:
-    """Run one role, or measure all; 1 when a subject has no figures."""
+    """Run one role, or measure all; 1 when a subject has no figures, 2 where cores cannot be chosen."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--seconds", type=float, default=3.0, help="of load per subject and round")
     parser.add_argument("--rounds", type=int, default=3)
@@ -470,6 +470,9 @@ def main() -> int:
         role, *ports = args.role
         asyncio.run({"upstream": run_upstream, "bare": run_bare, "engine": run_engine}[role](*map(int, ports)))
         return 0
+    if not hasattr(os, "sched_setaffinity"):
+        print("throughput.py pins processes to cores, which only Linux lets it do", file=sys.stderr)
+        return 2
     measured = run(args.seconds, args.rounds)
     rows = summary(measured)
     if args.json:

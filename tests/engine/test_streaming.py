@@ -15,6 +15,9 @@ GROWTH_BYTES = 64 * MIB
 CALLS = 2000
 
 
+needs_proc = pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from Linux's /proc")
+
+
 def rss_bytes():
     return int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
@@ -80,6 +83,7 @@ def kept_and_dropped(events, kind):
     return kept, sum(event.request_bytes + event.response_bytes for event in dropped)
 
 
+@needs_proc
 async def test_300_mb_down_in_bounded_memory(lab):
     """What the tape had no room for is counted, to the byte."""
 
@@ -101,6 +105,7 @@ async def test_300_mb_down_in_bounded_memory(lab):
     assert growth[0] < GROWTH_BYTES
 
 
+@needs_proc
 async def test_300_mb_up_in_bounded_memory(lab):
     growth = []
 
@@ -158,6 +163,7 @@ def many_files():
     resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
+@needs_proc
 @pytest.mark.usefixtures("many_files")
 async def test_2000_slow_calls_are_open_together(lab):
     """The upstream answers none before it has them all, so each must be open while all the others are."""
