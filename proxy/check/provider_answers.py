@@ -103,6 +103,7 @@ def _not_json(body: bytes, error: orjson.JSONDecodeError) -> Finding:
 
 def _stream(body: bytes) -> Iterator[Finding]:
     """An event stream: vLLM sends errors as data, after a 200, and ends with [DONE] or a last response event."""
+    failed = False
     events = [line[5:].strip() for line in body.splitlines() if line.startswith(b"data:")]
     for number, event in enumerate(events):
         try:
@@ -110,10 +111,11 @@ def _stream(body: bytes) -> Iterator[Finding]:
         except orjson.JSONDecodeError:
             continue
         if isinstance(value, dict) and _is_error(value):
+            failed = True
             message = f"event {number} of the stream is an error: {_error_text(value['error'])}"
             yield _error("answer.error_in_stream", message, (), found=value["error"])
     ended = (b"[DONE]", b'"response.completed"', b'"response.incomplete"', b'"response.failed"')
-    if not events or not any(mark in events[-1] for mark in ended):
+    if not failed and not any(mark in event for event in events[-1:] for mark in ended):
         yield _error("answer.stream_cut", f"the stream ends after {len(events)} events, without its last one", ())
 
 
