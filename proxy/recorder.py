@@ -53,6 +53,8 @@ class _Assembly:
         self._pieces: list[bytes] = []
         self._held_bytes = 0
         self._stream: _Stream | None = None
+        self._draft: _Stream | None = None  # of a body that is held whole but comes slowly
+        self._drafted = 0  # pieces
         self.size_bytes = 0
         self.missing_bytes = 0
 
@@ -77,8 +79,21 @@ class _Assembly:
         self._pieces = [b"".join(self._pieces)]
         return self._pieces[0]
 
+    def draft(self) -> None:
+        """Put on disk what came so far: a tap that is killed leaves what a slow body had brought."""
+        if self._stream is not None:
+            self._stream.settle()
+            return
+        if self._draft is None:
+            self._draft = _Stream(self._writer, self._exchange, self._side)
+        for piece in self._pieces[self._drafted :]:
+            self._draft.write(piece)
+        self._drafted = len(self._pieces)
+        self._draft.settle()
+
     def keep(self, content: bytes | None, redacted: int) -> Body | None:
         """Store it: `content` is what addons left of `whole()`. None when there was no body."""
+        self._drop_draft()
         if not self.size_bytes and not self.missing_bytes:
             return None
         digest: str | None
@@ -122,6 +137,12 @@ class _Assembly:
             for held in self._pieces:
                 self._stream.write(held)
             self._pieces = []
+            self._drop_draft()
+
+    def _drop_draft(self) -> None:
+        if self._draft is not None:
+            self._draft.drop()
+            self._draft = None
 
 
 class _Stream:
@@ -137,6 +158,15 @@ class _Stream:
 
     def write(self, piece: bytes) -> None:
         self._clean(self._redactor.feed(piece))
+
+    def settle(self) -> None:
+        """Write what is clean by now, in a segment of its own."""
+        self._clean(self._redactor.settle())
+        self._flush(len(self._segment))
+
+    def drop(self) -> None:
+        """Forget what was written."""
+        self._writer.spool_drop(self._spool)
 
     def end(self) -> tuple[str | None, int]:
         """The digest, or None when parts were lost, and how many replacements were made."""
@@ -190,6 +220,7 @@ class Recorder:
         self._redact = Redact(Setup(writer), writer.redactor)
         self._redacts = any(isinstance(addon, Redact) for addon in self._addons)
         self._open: dict[int, _Open] = {}
+        self._growing: set[_Assembly] = set()
         self._servers: dict[str, Server] = {}
         self._announced: list[Server] = []
         self._failures: dict[tuple[str, str, str], int] = {}
@@ -267,6 +298,9 @@ class Recorder:
         self._writer.close()
 
     def _commit(self) -> None:
+        for assembly in self._growing:
+            assembly.draft()
+        self._growing.clear()
         self._writer.commit()
         self._committed = time.monotonic()
         for server in self._writer.servers:
@@ -332,10 +366,12 @@ class Recorder:
         assembly = opened.request if isinstance(event, RequestData) else opened.response
         if assembly is not None:
             assembly.feed(event.data)
+            self._growing.add(assembly)
 
     def _requested(self, opened: _Open, mono_ns: int) -> None:
         flow = opened.flow
         flow.request_done_ms = opened.elapsed_ms(mono_ns)
+        self._growing.discard(opened.request)
         flow.request_body = opened.request.whole()
         self._tell("requested", flow, lambda addon: addon.requested)
         opened.request_body = opened.request.keep(flow.request_body, flow.request_redacted)
@@ -374,8 +410,10 @@ class Recorder:
         flow.ended_ms = opened.elapsed_ms(event.mono_ns)
         flow.error = event.error
         if not opened.kept:
+            self._growing.discard(opened.request)
             flow.request_body = opened.request.whole()
         if opened.response is not None:
+            self._growing.discard(opened.response)
             flow.response_body = opened.response.whole()
         self._tell("ended", flow, lambda addon: addon.ended)
         if not opened.kept:

@@ -62,7 +62,7 @@ class Redactor:
         """A body, whole; see `stream` for long ones."""
         if not self._suspects(content.decode("latin-1")):
             return content, 0
-        return _replace(content, self._spans(content, 0))
+        return _replace(content, self._spans(content))
 
     def text(self, text: str) -> tuple[str, int]:
         """A message, a label, a line."""
@@ -132,8 +132,8 @@ class Redactor:
             self._secret_headers[name] = said
         return said
 
-    def _spans(self, content: bytes, begin: int) -> list[Span]:
-        spans = merge([span for rule in self._rules for span in rule(content, begin)])
+    def _spans(self, content: bytes) -> list[Span]:
+        spans = merge([span for rule in self._rules for span in rule(content)])
         return [span for span in spans if content[span.start : span.end] != span.text]
 
 
@@ -185,6 +185,16 @@ class StreamRedactor:
             return b""
         return self._take(len(self._held) - _HOLD_BYTES)
 
+    def settle(self) -> bytes:
+        """What is clean up to the end of the last line, for a body that comes slowly; maybe nothing.
+
+        A line that ends as if the value of its last name came on the next one is held back.
+        """
+        cut = self._held.rfind(b"\n") + 1
+        if self._held[:cut].rstrip()[-1:] in (b"", b":", b"=", b"[", b","):
+            return b""
+        return self._take(cut)
+
     def end(self) -> bytes:
         """The rest."""
         return self._take(len(self._held))
@@ -194,7 +204,7 @@ class StreamRedactor:
         cut = begin + wanted
         spans: list[Span] = []
         if self._redactor._suspects(data.decode("latin-1")):  # noqa: SLF001  # the other half of one class
-            spans = self._redactor._spans(data, begin)  # noqa: SLF001
+            spans = [span for span in self._redactor._spans(data) if span.start >= begin]  # noqa: SLF001
         across = next((span for span in spans if span.start < cut <= span.end and cut < len(data)), None)
         if across is not None:
             cut = across.start if len(self._held) < _HOLD_LIMIT_BYTES else across.end

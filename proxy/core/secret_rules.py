@@ -118,18 +118,18 @@ class Span(NamedTuple):
     text: bytes = MARK
 
 
-def _places(data: bytes, literals: tuple[bytes, ...], begin: int) -> Iterator[int]:
+def _places(data: bytes, literals: tuple[bytes, ...]) -> Iterator[int]:
     """Where any of the literals stands; finding them one by one is many times faster than one pattern."""
     for literal in literals:
-        place = data.find(literal, begin)
+        place = data.find(literal)
         while place >= 0:
             yield place
             place = data.find(literal, place + len(literal))
 
 
-def _matches(data: bytes, literal: bytes, pattern: re.Pattern[bytes], begin: int) -> Iterator[re.Match[bytes]]:
+def _matches(data: bytes, literal: bytes, pattern: re.Pattern[bytes]) -> Iterator[re.Match[bytes]]:
     """Disjoint matches of a pattern that begins with a literal."""
-    place = data.find(literal, begin)
+    place = data.find(literal)
     while place >= 0:
         match = pattern.match(data, place)
         if match is not None:
@@ -187,15 +187,15 @@ def _bare(data: bytes, match: re.Match[bytes], *, sure: bool) -> Iterator[Span]:
     yield from _content(data, start, end, sure=sure)
 
 
-def _keyed(data: bytes, begin: int) -> Iterator[Span]:
+def _keyed(data: bytes) -> Iterator[Span]:
     """Values of fields, variables, flags and YAML lines whose name says that they are secret."""
     lower = data.lower()
-    done = begin
-    for start in sorted(_places(lower, _STEMS, begin)):
+    done = 0
+    for start in sorted(_places(lower, _STEMS)):
         match = _KEYED.match(data, start)
         if match is None or start < done:
             continue
-        name = _NAMED.search(lower, max(begin, start - _NAME_BYTES), match.end("stem"))
+        name = _NAMED.search(lower, max(0, start - _NAME_BYTES), match.end("stem"))
         if name is None or (match["space"] is not None and not _is_flag(data, name.start())):
             continue
         for span in _value(data, match, sure=name[0] != b"token"):
@@ -224,8 +224,8 @@ def _value(data: bytes, match: re.Match[bytes], *, sure: bool) -> Iterator[Span]
         yield from _content(data, match.end(), end, sure=sure)
 
 
-def _pem(data: bytes, begin: int) -> Iterator[Span]:
-    position = begin
+def _pem(data: bytes) -> Iterator[Span]:
+    position = 0
     while (match := _PEM.search(data, position)) is not None:
         end = _PEM_END.search(data, match.end(), match.end() + _PEM_BYTES)
         rest = _PEM_REST.match(data, match.end(), match.end() + _PEM_BYTES)
@@ -233,32 +233,32 @@ def _pem(data: bytes, begin: int) -> Iterator[Span]:
         yield Span(match.start(), position)
 
 
-def _userinfo(data: bytes, begin: int) -> Iterator[Span]:
-    for match in _USERINFO.finditer(data, begin):
+def _userinfo(data: bytes) -> Iterator[Span]:
+    for match in _USERINFO.finditer(data):
         yield Span(*match.span(2 if match[2] is not None else 3))
 
 
-def _shapes(data: bytes, begin: int) -> Iterator[Span]:
+def _shapes(data: bytes) -> Iterator[Span]:
     """Keys that say what they are, wherever they stand."""
     for literal, pattern in _SHAPED:
-        for match in _matches(data, literal, pattern, begin):
+        for match in _matches(data, literal, pattern):
             yield Span(*match.span())
 
 
-def _bearers(data: bytes, begin: int) -> Iterator[Span]:
-    for match in _BEARER.finditer(data, begin):
+def _bearers(data: bytes) -> Iterator[Span]:
+    for match in _BEARER.finditer(data):
         yield Span(*match.span(1))
 
 
-def _parameters(data: bytes, begin: int) -> Iterator[Span]:
+def _parameters(data: bytes) -> Iterator[Span]:
     """Values of query parameters, in URLs anywhere."""
-    for match in _QUERY.finditer(data, begin):
+    for match in _QUERY.finditer(data):
         yield Span(*match.span(1))
 
 
-def signatures(data: bytes, begin: int) -> Iterator[Span]:
+def signatures(data: bytes) -> Iterator[Span]:
     """The signatures of session cookies that stand in a body; their payload stays readable."""
-    for match in _matches(data, b"eyJ", _COOKIE, begin):
+    for match in _matches(data, b"eyJ", _COOKIE):
         yield Span(match.end(1), match.end())
 
 

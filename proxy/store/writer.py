@@ -271,7 +271,8 @@ class CaptureWriter:
 
     def spool_drop(self, spool: Spool) -> None:
         """Forget a long body's segments."""
-        self._pend("DELETE FROM segments WHERE spool = ?", (spool.number,))
+        if spool.segments:
+            self._pend("DELETE FROM segments WHERE spool = ?", (spool.number,))
 
     def add(self, exchange: Exchange, request_body: bytes | None = None, response_body: bytes | None = None) -> None:
         """Keep a whole exchange from elsewhere (an import). Its texts and bodies are redacted here.
