@@ -175,9 +175,8 @@ RULES: tuple[Rule, ...] = (
         needs="Materialized inputs older than the source, or with other content",
         sees=_stale,
         cause="The run resumed from materialized inputs that no longer are the data: {what}.",
-        next_action="Run into a fresh output path, or remove the materialized inputs knowingly, after any change "
-        "of data "
-        "or schema.",
+        next_action="Run into a fresh output path, or remove the materialized inputs knowingly, after any change of "
+        "data or schema.",
         source="Gym resume_from_cache",
         strength=Strength.PROVEN,
         runner_up=Layer.DATA_SCHEMA,
@@ -241,10 +240,9 @@ RULES: tuple[Rule, ...] = (
         sees=said(
             r"resum(?:e|ing) from[^\n]{0,60}(?:mismatch|stale|partial|found)|stale (?:cache|materialized|checkpoint)|"
             r"\b(?:cache|cached rows?|materialized[_ ]inputs?)\b[^\n]{0,60}(?:mismatch|corrupt|stale|does not match|"
-            r"outdated|truncat)|"
-            r"duplicate (?:rollout|row|key|\(task)|(?:rollouts?|results?|rows?)[^\n]{0,40}(?:do not|does not|"
-            r"don't) match[^\n]{0,40}(?:input|materialized|repeat)|"
-            r"KeyError: '_ng_(?:task|rollout)_index'|mixed runs?|lock file[^\n]{0,40}(?:stale|exists)",
+            r"outdated|truncat)|duplicate (?:rollout|row|key|\(task)|(?:rollouts?|results?|rows?)[^\n]{0,40}(?:do not|"
+            r"does not|don't) match[^\n]{0,40}(?:input|materialized|repeat)|KeyError: '_ng_(?:task|rollout)_index'|"
+            r"mixed runs?|lock file[^\n]{0,40}(?:stale|exists)",
             sources=("log",),
         ),
         cause="What an earlier run left does not fit this one: {what}.",

@@ -9,11 +9,10 @@ from gymtap.schemas import Call, Layer
 
 _KEY_WORDS = (
     r"invalid[_ ]api[_ ]key|incorrect api key|api[_ ]key (?:is )?(?:invalid|missing|not valid|required)|"
-    r"invalid x-api-key|"
-    r"no api[_ ]key|missing api[_ ]key|api_key client option must be set|invalid (?:access |bearer |auth\w* )?token|"
-    r"authentication[_ ]?error|authentication (?:failed|required)|no auth credentials|invalid subscription key|"
-    r"missing (?:bearer|authorization)|unauthori[sz]ed|invalid credentials|could not validate credentials|"
-    r"token (?:has )?expired"
+    r"invalid x-api-key|no api[_ ]key|missing api[_ ]key|api_key client option must be set|invalid (?:access |bearer |"
+    r"auth\w* )?token|authentication[_ ]?error|authentication (?:failed|required)|no auth credentials|"
+    r"invalid subscription key|missing (?:bearer|authorization)|unauthori[sz]ed|invalid credentials|"
+    r"could not validate credentials|token (?:has )?expired"
 )
 _MODEL_WORDS = (
     r"the model `?(?P<what>[^`\n]{1,120}?)`? does not exist|model_not_found|model[ _]not[ _]found|unknown model|"
@@ -25,18 +24,16 @@ _MODEL_WORDS = (
 _PARAMETER_WORDS = (
     r"unsupported (?:parameter|value)|unrecognized request argument|unknown parameter|unexpected keyword argument|"
     r"extra (?:inputs|fields) (?:are )?not permitted|unsupported_parameter|does not support (?:the )?(?:parameter|"
-    r"parameters)|"
-    r"(?:temperature|top_p|top_k|n|logprobs|max_tokens|max_completion_tokens|max_output_tokens|presence_penalty|seed|"
-    r"stop|best_of|frequency_penalty) must be|use 'max_completion_tokens' instead|out of range.{0,40}(?:temperature|"
-    r"top_p)|"
-    r"requested sample logprobs of \d+|too many logprobs|does not support parameters"
+    r"parameters)|(?:temperature|top_p|top_k|n|logprobs|max_tokens|max_completion_tokens|max_output_tokens|"
+    r"presence_penalty|seed|stop|best_of|frequency_penalty) must be|use 'max_completion_tokens' instead|"
+    r"out of range.{0,40}(?:temperature|top_p)|requested sample logprobs of \d+|too many logprobs|"
+    r"does not support parameters"
 )
 
 _QUOTA = (
     r"insufficient[_ ]quota|exceeded your current quota|billing|credit balance|credits? (?:exhausted|expired|"
-    r"remaining)|"
-    r"quota (?:has been )?(?:exceeded|exhausted)|payment required|budget has been exceeded|spend(?:ing)? limit|"
-    r"out of credits"
+    r"remaining)|quota (?:has been )?(?:exceeded|exhausted)|payment required|budget has been exceeded|"
+    r"spend(?:ing)? limit|out of credits"
 )
 
 
@@ -146,8 +143,7 @@ RULES: tuple[Rule, ...] = (
         ),
         cause="The provider rejected the API key.",
         next_action="Set the key this provider expects (policy_api_key, or the judge's), restart the model server, "
-        "which "
-        "keeps answering with the old error, and run one row.",
+        "which keeps answering with the old error, and run one row.",
         source="OpenAI, Azure, Anthropic and NIM error codes; Gym 0.7.0 stops retrying on 401",
     ),
     Rule(
@@ -156,8 +152,8 @@ RULES: tuple[Rule, ...] = (
         needs="A 403 from a model provider",
         sees=said(statuses=(403,), calls=GENERATION, sources=("exchange",)),
         cause="The provider refuses this account or key the model, region or route: {what}.",
-        next_action="Check what the key may use at this provider (model access, region, organisation), then run "
-        "one row.",
+        next_action="Check what the key may use at this provider (model access, region, organisation), then run one "
+        "row.",
         source="OpenAI and NIM error codes",
         strength=Strength.STATUS,
         runner_up=Layer.INFRA,
@@ -170,8 +166,8 @@ RULES: tuple[Rule, ...] = (
             said(_QUOTA, calls=GENERATION, statuses=(400, 402, 403, 429)), said(statuses=(402,), calls=GENERATION)
         ),
         cause="The provider's quota or credit is used up, which no retry changes.",
-        next_action="Top up or change the key, then restart the model server: Gym's keeps answering with the old error "
-        "until then.",
+        next_action="Top up or change the key, then restart the model server: Gym's keeps answering with the old "
+        "error until then.",
         source="OpenAI insufficient_quota; Gym 0.7.0 [model_retry_stop]",
         strength=Strength.PROVEN,
         runner_up=Layer.THROUGHPUT_RESOURCES,
@@ -190,7 +186,14 @@ RULES: tuple[Rule, ...] = (
         id="config.base_url",
         layer=Layer.CONFIG,
         needs="404 or 405 from the provider's router rather than from its model",
-        sees=_wrong_base_url,
+        sees=both(
+            _wrong_base_url,
+            said(
+                r"\"detail\": ?\"(?:Not Found|Method Not Allowed)\"|^404 page not found",
+                calls=frozenset({Call.PROVIDER}),
+                sources=("result", "row"),
+            ),
+        ),
         cause="The base URL does not lead to the provider's API: {what}.",
         next_action="Set the base URL to the one under which GET <base_url>/models answers; most end in /v1.",
         source="FastAPI and gateway routers; Gym appends /chat/completions or /responses to the base URL",
@@ -226,9 +229,8 @@ RULES: tuple[Rule, ...] = (
         needs="A provider's 4xx about a parameter that the row does not have",
         sees=_parameter_refused,
         cause="The provider refuses the parameter {what}, which the model server's configuration adds.",
-        next_action="Correct it in the model server's sampling overrides or extra_body, or in the client's "
-        "defaults, and "
-        "run one row.",
+        next_action="Correct it in the model server's sampling overrides or extra_body, or in the client's defaults, "
+        "and run one row.",
         source="vLLM 0.32 and OpenAI name the parameter in their 400",
         runner_up=Layer.DATA_SCHEMA,
     ),
@@ -238,17 +240,15 @@ RULES: tuple[Rule, ...] = (
         needs="OmegaConf's or Hydra's words about a key, an override or a mandatory value",
         sees=said(
             r"InterpolationKeyError|Interpolation key '(?P<what>[^']+)'|InterpolationResolutionError|"
-            r"MissingMandatoryValue|"
-            r"Missing mandatory value|ConfigAttributeError|ConfigKeyError|Key '[^']+' (?:is )?not in struct|"
-            r"Could not override '|MissingConfigException|Cannot find primary config|OverrideParseException|"
-            r"ConfigCompositionException|LexerNoViableAltException|mismatched input .* expecting|"
-            r"UnsupportedInterpolationType|"
-            r"Environment variable '[^']+' not found|unresolved \$\{"
+            r"MissingMandatoryValue|Missing mandatory value|ConfigAttributeError|ConfigKeyError|"
+            r"Key '[^']+' (?:is )?not in struct|Could not override '|MissingConfigException|"
+            r"Cannot find primary config|OverrideParseException|ConfigCompositionException|LexerNoViableAltException|"
+            r"mismatched input .* expecting|UnsupportedInterpolationType|Environment variable '[^']+' not found|"
+            r"unresolved \$\{"
         ),
         cause="The configuration does not resolve: {what}.",
         next_action="Define the missing key in env.yaml or on the command line, and check with `gym env run "
-        "--dry-run` or "
-        "a dump.",
+        "--dry-run` or a dump.",
         source="OmegaConf 2.3, Hydra 1.3",
         strength=Strength.PROVEN,
     ),
@@ -258,9 +258,8 @@ RULES: tuple[Rule, ...] = (
         needs="A YAML parser's words, or a configuration file that is not there",
         sees=said(
             r"yaml\.(?:scanner|parser|constructor|composer)\.\w+|ScannerError|ParserError: while parsing a|"
-            r"found character '\\\\t'|"
-            r"(?:No such file or directory|FileNotFoundError)[^\n]*\.ya?ml|config(?:uration)? (?:file|"
-            r"path) [^\n]{0,120}(?:does not exist|not found)"
+            r"found character '\\\\t'|(?:No such file or directory|FileNotFoundError)[^\n]*\.ya?ml|"
+            r"config(?:uration)? (?:file|path) [^\n]{0,120}(?:does not exist|not found)"
         ),
         cause="A configuration file is missing or is not YAML: {what}.",
         next_action="Correct the path in config_paths or the line that the parser names.",
@@ -272,9 +271,9 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.CONFIG,
         needs="A configuration model that rejects a value, before any row ran",
         sees=said(
-            r"validation errors? for \w*(?:Config|Settings|Args|DatasetConfig|ServerConfig)\b|"
-            r"(?:license|domain)\b[^\n]{0,80}Input should be|Invalid (?:config|configuration)\b|"
-            r"ConfigError|ValidationError: \d+ validation errors? for \w*Config|unrecognized arguments|No such option|"
+            r"validation errors? for \w*(?:Config|Settings|Args|DatasetConfig|ServerConfig)\b|(?:license|"
+            r"domain)\b[^\n]{0,80}Input should be|Invalid (?:config|configuration)\b|ConfigError|"
+            r"ValidationError: \d+ validation errors? for \w*Config|unrecognized arguments|No such option|"
             r"NoSuchOption|invalid choice:|unknown engine argument|error: argument --",
             sources=("log",),
         ),
@@ -288,12 +287,11 @@ RULES: tuple[Rule, ...] = (
         needs="Words that a server, agent or reference is not in the configuration",
         sees=said(
             r"(?:agent|server|agent_name|resources server|model server|"
-            r"environment)[^\n]{0,60}['\"`](?P<what>[\w.-]+)['\"`][^\n]{0,60}"
-            r"(?:not found|is not (?:in|defined|registered|configured)|does not exist|unknown)|"
-            r"(?:could not find|cannot find|no|unknown) (?:agent|server|config(?:uration)? for)[^\n]{0,80}|"
-            r"could not find [^\n]{0,80} in the (?:global )?config|no agent (?:server )?named|"
-            r"agent_ref[^\n]{0,60}(?:not|unknown|missing)|"
-            r"almost-servers? detected|KeyError: '[\w-]*(?:agent|_model|server)[\w-]*'",
+            r"environment)[^\n]{0,60}['\"`](?P<what>[\w.-]+)['\"`][^\n]{0,60}(?:not found|is not (?:in|defined|"
+            r"registered|configured)|does not exist|unknown)|(?:could not find|cannot find|no|unknown) (?:agent|"
+            r"server|config(?:uration)? for)[^\n]{0,80}|could not find [^\n]{0,80} in the (?:global )?config|"
+            r"no agent (?:server )?named|agent_ref[^\n]{0,60}(?:not|unknown|missing)|almost-servers? detected|"
+            r"KeyError: '[\w-]*(?:agent|_model|server)[\w-]*'",
             unless=r"head server|connect",
         ),
         cause="A name refers to a server that the configuration does not define: {what}.",
@@ -307,11 +305,9 @@ RULES: tuple[Rule, ...] = (
         needs="Words that an environment variable, a login or a licence for a download is missing",
         sees=said(
             r"KeyError: '(?P<what>(?-i:[A-Z][A-Z0-9_]{3,}))'|"
-            r"environment variable [`'\"]?\w+[`'\"]? (?:is )?(?:not set|missing|must be set)|"
-            r"(?:HF_TOKEN|HUGGING\w+|WANDB_API_KEY|OPENAI_API_KEY|NGC_API_KEY)[^\n]{0,60}(?:not set|missing|required|"
-            r"must)|"
-            r"GatedRepoError|Cannot access gated repo|you must be authenticated|api_key not configured|"
-            r"No API key configured"
+            r"environment variable [`'\"]?\w+[`'\"]? (?:is )?(?:not set|missing|must be set)|(?:HF_TOKEN|HUGGING\w+|"
+            r"WANDB_API_KEY|OPENAI_API_KEY|NGC_API_KEY)[^\n]{0,60}(?:not set|missing|required|must)|GatedRepoError|"
+            r"Cannot access gated repo|you must be authenticated|api_key not configured|No API key configured"
         ),
         cause="A variable or a login that the run needs is not set: {what}.",
         next_action="Export it where the servers start, on every node, and start again.",
@@ -356,8 +352,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.CONFIG,
         needs="Model calls with the /ng-rollout/ prefix, and others without it",
         sees=_prefix_bypassed,
-        cause="An agent calls the model server without the rollout's prefix ({what}), so these calls are captured "
-        "for no row.",
+        cause="An agent calls the model server without the rollout's prefix ({what}), so these calls are captured for "
+        "no row.",
         next_action="Give the agent the model's URL with /ng-rollout/<task>-<rollout> in front of its path.",
         source="Gym 0.5 to 0.7 observability",
         strength=Strength.STATUS,

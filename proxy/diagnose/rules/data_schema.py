@@ -24,51 +24,43 @@ from gymtap.schemas import Call, Layer
 
 _GRAMMAR = (
     r"grammar error|invalid grammar|invalid structural tag|not supported by xgrammar|unsupported json schema|"
-    r"json schema[^\n]{0,60}"
-    r"(?:unsupported|not supported|invalid|is invalid)|invalid json schema|invalid_function_parameters|"
-    r"invalid schema for (?:function|response_format)|"
-    r"(?:fail(?:ed|s|ure)?|error|can ?not|can't|could not|couldn't|unable)[^\n]{0,20}(?:compil|convert|translat|pars|"
-    r"build|process|validat)\w*[^\n]{0,40}(?:schema|grammar|regex)|"
-    r"schema (?:is not valid|compilation)|(?:schema|grammar)[^\n]{0,40}(?:not supported|unsupported|could not be|"
-    r"cannot be|can't be)|"
-    r"unimplemented keys|unknown format|invalid tool (?:definition|schema)|tools?\.\d+\.(?:function|custom|"
-    r"input_schema|parameters|name)|"
+    r"json schema[^\n]{0,60}(?:unsupported|not supported|invalid|is invalid)|invalid json schema|"
+    r"invalid_function_parameters|invalid schema for (?:function|response_format)|(?:fail(?:ed|s|ure)?|error|can ?not|"
+    r"can't|could not|couldn't|unable)[^\n]{0,20}(?:compil|convert|translat|pars|build|process|"
+    r"validat)\w*[^\n]{0,40}(?:schema|grammar|regex)|schema (?:is not valid|compilation)|(?:schema|"
+    r"grammar)[^\n]{0,40}(?:not supported|unsupported|could not be|cannot be|can't be)|unimplemented keys|"
+    r"unknown format|invalid tool (?:definition|schema)|tools?\.\d+\.(?:function|custom|input_schema|parameters|name)|"
     r"input_schema|lookaround|unsatisfiable schema|xgrammar[^\n]{0,60}(?:error|unsupported)|outlines_core|"
-    r"regex parse error|"
-    r"tools\[\d+\]|tool names must be unique|function\.(?:name|parameters)|is not of type ['\"]object['\"]"
+    r"regex parse error|tools\[\d+\]|tool names must be unique|function\.(?:name|parameters)|"
+    r"is not of type ['\"]object['\"]"
 )
 _OVERFLOW = (
     r"(?:longer|larger|greater|more) than the model'?s? (?:maximum )?context|context length \(\d+|token limit|"
-    r"max_new_tokens|`inputs` tokens|"
-    r"maximum context length|context[_ ]length[_ ]exceeded|context window|prompt is too long|input is too long|"
-    r"max_tokens must be at least 1|max_model_len|longer than the maximum|exceeds? the (?:model'?s? )?(?:maximum|max|"
-    r"context)[^\n]{0,40}(?:length|tokens|window|len)|"
-    r"reduce the length of|input tokens? exceeds?|too many (?:input )?tokens|decoder prompt[^\n]{0,60}(?:longer|"
-    r"too long)|string_above_max_length|"
-    r"max_(?:completion_|output_)?tokens[^\n]{0,60}(?:too large|negative|less than|at least)"
+    r"max_new_tokens|`inputs` tokens|maximum context length|context[_ ]length[_ ]exceeded|context window|"
+    r"prompt is too long|input is too long|max_tokens must be at least 1|max_model_len|longer than the maximum|"
+    r"exceeds? the (?:model'?s? )?(?:maximum|max|context)[^\n]{0,40}(?:length|tokens|window|len)|reduce the length of|"
+    r"input tokens? exceeds?|too many (?:input )?tokens|decoder prompt[^\n]{0,60}(?:longer|too long)|"
+    r"string_above_max_length|max_(?:completion_|output_)?tokens[^\n]{0,60}(?:too large|negative|less than|at least)"
 )
 _CONTENT = (
     r"invalid[_ ]image|cannot identify image|could not (?:load|decode|fetch|download) (?:the )?(?:image|video|audio|"
-    r"media)|image_url|"
-    r"incorrect padding|failed to (?:load|fetch|open|decode) (?:image|media|video|audio)|not a multimodal model|"
-    r"content[_ ](?:filter|policy)|content management policy|safety system|responsibleaipolicyviolation|"
-    r"at most \d+ (?:image|video|audio)|unsupported image|mime type|multi_modal_data|allowed-local-media-path|"
-    r"url must be either a http|failed to (?:fetch|load) media"
+    r"media)|image_url|incorrect padding|failed to (?:load|fetch|open|decode) (?:image|media|video|audio)|"
+    r"not a multimodal model|content[_ ](?:filter|policy)|content management policy|safety system|"
+    r"responsibleaipolicyviolation|at most \d+ (?:image|video|audio)|unsupported image|mime type|multi_modal_data|"
+    r"allowed-local-media-path|url must be either a http|failed to (?:fetch|load) media"
 )
 _ENCODING = (
     r"surrogates not allowed|textencodeinput must be|unicode(?:en|de)codeerror|codec can't (?:en|de)code|"
-    r"invalid utf-?8|"
-    r"lone (?:leading |trailing )?surrogate|utf-8[^\n]{0,40}surrogate|type is not json serializable: (?:float|nan)"
+    r"invalid utf-?8|lone (?:leading |trailing )?surrogate|utf-8[^\n]{0,40}surrogate|"
+    r"type is not json serializable: (?:float|nan)"
 )
 _MESSAGES = (
     r"\"param\": ?\"(?:messages|input|tools|prompt|functions)\b|invalid '(?:tools|messages|input|functions)|"
-    r"array too long|"
-    r"array_above_max_length|invalid (?:message )?role|unexpected message role|unknown role|"
-    r"messages\.\d+|"
-    r"messages\[\d+\]|input\[\d+\]|input\.\d+|body\.messages|body\.input|invalid value: '[^']*'\. supported values|"
-    r"[`'\"]tools[`'\"]? must not be|invalid value for `?(?:tool_choice|function)|tool_choice[^\n]{0,40}(?:not found|"
-    r"not (?:in|one of))|"
-    r"messages must not be empty|last message must|'nonetype' object is not iterable"
+    r"array too long|array_above_max_length|invalid (?:message )?role|unexpected message role|unknown role|"
+    r"messages\.\d+|messages\[\d+\]|input\[\d+\]|input\.\d+|body\.messages|body\.input|"
+    r"invalid value: '[^']*'\. supported values|[`'\"]tools[`'\"]? must not be|invalid value for `?(?:tool_choice|"
+    r"function)|tool_choice[^\n]{0,40}(?:not found|not (?:in|one of))|messages must not be empty|last message must|"
+    r"'nonetype' object is not iterable"
 )
 
 
@@ -200,8 +192,8 @@ RULES: tuple[Rule, ...] = (
         sees=_no_generation,
         cause="The row has {what}: its prompt did not fit the context, most likely, and the 400 was made an empty "
         "answer.",
-        next_action="Check the prompt's length against the served context, and mask such rows instead of training "
-        "on them.",
+        next_action="Check the prompt's length against the served context, and mask such rows instead of training on "
+        "them.",
         source="Gym 0.7.0 swallows context errors; NeMo RL: no generation data",
         runner_up=Layer.THROUGHPUT_RESOURCES,
     ),
@@ -308,8 +300,7 @@ RULES: tuple[Rule, ...] = (
         sees=said(_GRAMMAR, calls=GENERATION, statuses=(400, 422, 500)),
         cause="The provider cannot turn a tool's schema into a grammar, or refuses the tool: {what}.",
         next_action="Find the smallest part of the schema that fails (delta-debug it with one-token requests) and "
-        "rewrite "
-        "that keyword.",
+        "rewrite that keyword.",
         source="vLLM 0.32 with xgrammar, llguidance and outlines; OpenAI invalid_function_parameters",
         strength=Strength.PROVEN,
         runner_up=Layer.MODEL_SERVING,
@@ -321,11 +312,10 @@ RULES: tuple[Rule, ...] = (
         sees=said(
             _OVERFLOW, calls=GENERATION, statuses=(400, 413, 422), judge=False, unless=r"user-specified max_model_len"
         ),
-        cause="The prompt does not fit the model's context; Gym's vllm_model turns that 400 into an empty answer "
-        "that is scored.",
-        next_action="Shorten the prompt, serve with a longer context, or set "
-        "propagate_context_overflow_errors=true; do "
-        "not count this row.",
+        cause="The prompt does not fit the model's context; Gym's vllm_model turns that 400 into an empty answer that "
+        "is scored.",
+        next_action="Shorten the prompt, serve with a longer context, or set propagate_context_overflow_errors=true; "
+        "do not count this row.",
         source="vLLM and OpenAI context errors; Gym 0.7.0 swallows any 400 with `context length` or `max_tokens`",
         strength=Strength.PROVEN,
         runner_up=Layer.MODEL_SERVING,
@@ -404,8 +394,7 @@ RULES: tuple[Rule, ...] = (
         needs="A FastAPI detail with body places, in a sidecar or a log",
         sees=said(
             r"(?m)^body\.(?P<what>[\w.]+: .{1,120})|\"loc\": ?\[\"body\"|request validation failed|"
-            r"validation errors? for \w*Request\b|"
-            r"RequestValidationError",
+            r"validation errors? for \w*Request\b|RequestValidationError|/run failed status=422",
             sources=("result", "row", "log"),
         ),
         cause="A request does not fit its receiver's model: {what}.",
@@ -433,10 +422,10 @@ RULES: tuple[Rule, ...] = (
             r"KeyError: '(?:responses_create_params|input|agent_ref|expected_answer|messages|question|prompt|tools)'|"
             r"(?:line|row) \d+[^\n]{0,80}(?:not valid json|invalid json|decode)|jsondecodeerror[^\n]{0,120}jsonl|"
             r"\.jsonl[^\n]{0,120}(?:decode|invalid|malformed|parse)|orjson\.JSONDecodeError|"
-            r"missing (?:required )?(?:field|column|key)s?\b|"
-            r"unexpected end of data|dataset[^\n]{0,60}(?:empty|no rows|schema)",
+            r"missing (?:required )?(?:field|column|key)s?\b|unexpected end of data|dataset[^\n]{0,60}(?:empty|"
+            r"no rows|schema)",
             sources=("log",),
-            unless=r"tool_parser|\.ya?ml",
+            unless=r"tool_parser|\.ya?ml|responses_api_models",
         ),
         cause="The data cannot be read: {what}.",
         next_action="Find the line or field the message names and correct it where the data is made.",

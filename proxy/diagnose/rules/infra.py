@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterator
 
 from gymtap.proxy.diagnose.rule import GYM, Rule, Sight, Strength, View, both, exchange_sight, said
+from gymtap.proxy.diagnose.transcripts import Echo, echoes
 from gymtap.schemas import Call, Layer, LeafKind, TransportErrorKind
 
 _GATEWAY = frozenset({502, 503, 520, 521, 522, 523, 525, 526, 527, 530})
@@ -15,12 +16,12 @@ _GATEWAY_WORDS = (
     r"default backend - 404"
 )
 _UNREACHED = (
-    r"connection ?(?:was )?refused|connect call failed|connectionrefused|\[?errno 111\]?|"
-    r"no route to host|network is unreachable|errno 113|errno 101|host is down|"
-    r"name or service not known|temporary failure in name resolution|name resolution|getaddrinfo|nodename nor servname|"
-    r"cannot connect to host|clientconnectorerror|newconnectionerror|failed to establish a new connection|"
-    r"all connection attempts failed|apiconnectionerror|connection error\.|max retries exceeded with url|"
-    r"connectionerror\(|backend[^\n]{0,40}(?:refused|unreachable|is down|unavailable)"
+    r"connection ?(?:was )?refused|connect call failed|connectionrefused|\[?errno 111\]?|no route to host|"
+    r"network is unreachable|errno 113|errno 101|host is down|name or service not known|"
+    r"temporary failure in name resolution|name resolution|getaddrinfo|nodename nor servname|cannot connect to host|"
+    r"clientconnectorerror|newconnectionerror|failed to establish a new connection|all connection attempts failed|"
+    r"apiconnectionerror|connection error\.|max retries exceeded with url|connectionerror\(|"
+    r"backend[^\n]{0,40}(?:refused|unreachable|is down|unavailable)"
 )
 
 
@@ -128,8 +129,8 @@ RULES: tuple[Rule, ...] = (
         needs="404 or 405 without wrapping, or HTML, on a route that the Gym server at this address must have",
         sees=_wrong_server,
         cause="Another server answers at this address: it does not know {what}.",
-        next_action="See who listens on the port (`ss -ltnp`), stop leftovers of earlier runs, and let Gym choose free "
-        "ports.",
+        next_action="See who listens on the port (`ss -ltnp`), stop leftovers of earlier runs, and let Gym choose "
+        "free ports.",
         source="Gym takes any HTTP answer for readiness, so a stranger on the port passes",
         strength=Strength.PROVEN,
         runner_up=Layer.CONFIG,
@@ -140,8 +141,8 @@ RULES: tuple[Rule, ...] = (
         needs="A session cookie of another server than the one that answered at this address before",
         sees=_stranger,
         cause="Another Gym server answers at this address: {what} is served by a stranger.",
-        next_action="See who listens on the port (`ss -ltnp`), stop leftovers of earlier runs, and let Gym choose free "
-        "ports.",
+        next_action="See who listens on the port (`ss -ltnp`), stop leftovers of earlier runs, and let Gym choose "
+        "free ports.",
         source="Gym's session cookies are named <Class>___<config name>",
         strength=Strength.PROVEN,
         runner_up=Layer.CONFIG,
@@ -152,9 +153,8 @@ RULES: tuple[Rule, ...] = (
         needs="A tool's 404 without any model turn",
         sees=_lone_404,
         cause="The server at this address does not know {what}: it is another server, or the route is not registered.",
-        next_action="Compare its session cookie's name with the server you meant (<Class>___<config name>), and "
-        "see who "
-        "listens there.",
+        next_action="Compare its session cookie's name with the server you meant (<Class>___<config name>), and see "
+        "who listens there.",
         source="Gym's session cookies name the server",
         strength=Strength.STATUS,
         runner_up=Layer.CONFIG,
@@ -165,11 +165,10 @@ RULES: tuple[Rule, ...] = (
         needs="seed_session that says it has no session, sandbox or container to give",
         sees=said(
             r"(?:no|not enough|insufficient)\b[^\n]{0,30}(?:free|available|idle)?[^\n]{0,20}(?:session|sandbox|"
-            r"container|browser|worker|slot|vm|pod|instance|machine)|"
-            r"pool (?:is )?(?:exhausted|empty|full)|(?:session|sandbox|container|browser|vm|pod|environment)[^\n]{0,40}"
-            r"(?:reset|start|create|creation|launch|boot|acquire|provision)[^\n]{0,20}(?:fail|error|time)|"
-            r"(?:failed|unable) to (?:reset|start|create|launch|acquire|provision)[^\n]{0,40}(?:session|sandbox|"
-            r"container|browser|vm|pod|environment)",
+            r"container|browser|worker|slot|vm|pod|instance|machine)|pool (?:is )?(?:exhausted|empty|full)|(?:session|"
+            r"sandbox|container|browser|vm|pod|environment)[^\n]{0,40}(?:reset|start|create|creation|launch|boot|"
+            r"acquire|provision)[^\n]{0,20}(?:fail|error|time)|(?:failed|unable) to (?:reset|start|create|launch|"
+            r"acquire|provision)[^\n]{0,40}(?:session|sandbox|container|browser|vm|pod|environment)",
             calls=frozenset({Call.SEED_SESSION, Call.CLOSE_SESSION}),
             sources=("exchange",),
         ),
@@ -201,16 +200,14 @@ RULES: tuple[Rule, ...] = (
         needs="Words that what is on the wire is no proper HTTP, or was changed on the way",
         sees=said(
             r"bad ?status ?line|badhttpmessage|contentencodingerror|can not decode content-encoding|"
-            r"error -3 while decompressing|"
-            r"incorrect header check|not a gzipped file|zlib\.error|transfer-encoding|invalid chunk|chunk too big|"
-            r"data after `?connection: close|invalid http|unexpected content-length|invalid header|expected http/|"
-            r"too little data for declared content-length|too much data for declared content-length|"
-            r"response content longer than"
+            r"error -3 while decompressing|incorrect header check|not a gzipped file|zlib\.error|transfer-encoding|"
+            r"invalid chunk|chunk too big|data after `?connection: close|invalid http|unexpected content-length|"
+            r"invalid header|expected http/|too little data for declared content-length|"
+            r"too much data for declared content-length|response content longer than"
         ),
         cause="What crossed the wire is no proper HTTP: {what}.",
-        next_action="Look for a proxy that changes bodies or headers (encoding, length, chunking) between these "
-        "two, and "
-        "take it out.",
+        next_action="Look for a proxy that changes bodies or headers (encoding, length, chunking) between these two, "
+        "and take it out.",
         source="aiohttp, h11 and httpx messages",
         strength=Strength.PROVEN,
     ),
@@ -218,7 +215,7 @@ RULES: tuple[Rule, ...] = (
         id="infra.judge_down",
         layer=Layer.INFRA,
         needs="5xx or a broken connection on a judge call",
-        sees=_judge_down,
+        sees=both(_judge_down, said(statuses=range(500, 600), judge=True, sources=("log",))),
         cause="The judge failed ({what}), so the reward says nothing about the answer.",
         next_action="Restore the judge, then score the stored answers again (`gym eval reverify`); nothing has to be "
         "generated again.",
@@ -231,7 +228,7 @@ RULES: tuple[Rule, ...] = (
         id="infra.tool_backend",
         layer=Layer.INFRA,
         needs="A tool error that says its backend could not be reached",
-        sees=_tool_backend,
+        sees=both(_tool_backend, echoes(Echo.UNREACHABLE)),
         cause="The backend behind the tool {what} could not be reached; the model was fed the error as the tool's "
         "output.",
         next_action="Restore the backend and discard the rows since its first error.",
@@ -255,7 +252,10 @@ RULES: tuple[Rule, ...] = (
         id="infra.gateway_told",
         layer=Layer.INFRA,
         needs="A gateway's words in a sidecar or a log",
-        sees=said(_GATEWAY_WORDS, sources=("result", "row", "log"), unless=r"x-nginx|server: nginx"),
+        sees=both(
+            said(_GATEWAY_WORDS, sources=("result", "row", "log"), unless=r"x-nginx|server: nginx"),
+            said(statuses=_GATEWAY, sources=("log",)),
+        ),
         cause="A gateway in front of the server could not reach it: {what}.",
         next_action="Look at the gateway's upstream and its time limits, see whether the server behind it lives, then "
         "replay.",
@@ -272,9 +272,8 @@ RULES: tuple[Rule, ...] = (
             r"refused)"
         ),
         cause="The head server does not answer at the address the collector was given.",
-        next_action="Start the servers first (`gym env start`), or set head_server.host and head_server.port to "
-        "where they "
-        "run.",
+        next_action="Start the servers first (`gym env start`), or set head_server.host and head_server.port to where "
+        "they run.",
         source="Gym 0.7.0 start-up",
         strength=Strength.PROVEN,
         runner_up=Layer.CONFIG,
@@ -310,14 +309,13 @@ RULES: tuple[Rule, ...] = (
         needs="Words that a filesystem is full, read-only, stale or refuses",
         sees=said(
             r"no space left on device|errno 28|disk quota exceeded|errno 122|read-only file system|errno 30|"
-            r"stale file handle|"
-            r"errno 116|input/output error|errno 5\]|transport endpoint is not connected|structure needs cleaning|"
-            r"permissionerror|permission denied|errno 13\]|database or disk is full|database is locked|"
-            r"af_unix path too long"
+            r"stale file handle|errno 116|input/output error|errno 5\]|transport endpoint is not connected|"
+            r"structure needs cleaning|permissionerror|permission denied|errno 13\]|database or disk is full|"
+            r"database is locked|af_unix path too long"
         ),
         cause="The filesystem refused: {what}.",
-        next_action="Free space or correct the mount and its permissions on that node, then resume into a clean output "
-        "path.",
+        next_action="Free space or correct the mount and its permissions on that node, then resume into a clean "
+        "output path.",
         source="Linux errno",
         failure_kind="persistence_failed",
     ),
@@ -327,8 +325,7 @@ RULES: tuple[Rule, ...] = (
         needs="A failed TLS handshake or certificate",
         sees=said(
             r"certificate[_ ]verify[_ ]failed|certificate has expired|self[- ]signed certificate|sslerror|"
-            r"sslcertverification|"
-            r"ssl: |wrong version number|tlsv1|hostname mismatch|unable to get local issuer|"
+            r"sslcertverification|ssl: |wrong version number|tlsv1|hostname mismatch|unable to get local issuer|"
             r"clientconnectorcertificateerror"
         ),
         cause="TLS to the server failed: {what}.",
@@ -342,8 +339,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="Words that a header is larger than a server takes",
         sees=said(
-            r"got more than \d+ bytes|request header (?:fields )?too large|header or cookie too large|"
-            r"line ?too ?long|lineTooLong|headers? exceed|max_field_size|max_line_size",
+            r"got more than \d+ bytes|request header (?:fields )?too large|header or cookie too large|line ?too ?long|"
+            r"lineTooLong|headers? exceed|max_field_size|max_line_size",
             unless=r"content length|body",
         ),
         cause="The request's headers, usually its collected cookies, are larger than the server takes: {what}.",
@@ -369,18 +366,15 @@ RULES: tuple[Rule, ...] = (
         needs="Ray's words about its cluster",
         sees=said(
             r"failed to connect to gcs|unable to connect to gcs|gcs(?:_rpc_)?\w* ?(?:server )?(?:timed out|"
-            r"unavailable)|"
-            r"ray(?:\.exceptions)?\.\w*(?:RaySystemError|NodeDiedError|LocalRayletDiedError|RpcError|OwnerDiedError)|"
-            r"raylet (?:died|process|has|exited)|nodediederror|the node (?:where|on which|with)[^\n]{0,80}(?:died|"
-            r"dead|failed)|"
-            r"could not find any running ray instance|ray cluster[^\n]{0,40}(?:not|unreachable)|"
-            r"workers? never (?:joined|registered)|"
+            r"unavailable)|ray(?:\.exceptions)?\.\w*(?:RaySystemError|NodeDiedError|LocalRayletDiedError|RpcError|"
+            r"OwnerDiedError)|raylet (?:died|process|has|exited)|nodediederror|the node (?:where|on which|"
+            r"with)[^\n]{0,80}(?:died|dead|failed)|could not find any running ray instance|"
+            r"ray cluster[^\n]{0,40}(?:not|unreachable)|workers? never (?:joined|registered)|"
             r"node [^\n]{0,80}marked dead|missed too many heartbeats|no available node types can fulfill|"
-            r"cannot be scheduled right now|infeasible (?:resource|task|request)|placement group[^\n]{0,80}"
-            r"(?:infeasible|timed? ?out|pending|cannot|not ready|failed)|did not start within|"
-            r"ray head[^\n]{0,60}(?:refused|unreachable)|"
-            r"failed to (?:start|register) (?:the )?(?:worker|raylet|dashboard)|the autoscaler|"
-            r"insufficient resources[^\n]{0,40}ray"
+            r"cannot be scheduled right now|infeasible (?:resource|task|request)|"
+            r"placement group[^\n]{0,80}(?:infeasible|timed? ?out|pending|cannot|not ready|failed)|"
+            r"did not start within|ray head[^\n]{0,60}(?:refused|unreachable)|failed to (?:start|"
+            r"register) (?:the )?(?:worker|raylet|dashboard)|the autoscaler|insufficient resources[^\n]{0,40}ray"
         ),
         cause="The Ray cluster is not what the run needs: {what}.",
         next_action="Read `ray status` and the head's and workers' first errors before anything in Gym or the data.",
@@ -393,8 +387,7 @@ RULES: tuple[Rule, ...] = (
         needs="A Ray actor or worker that died, with no reason told",
         sees=said(
             r"actordiederror|actorunavailableerror|rayactorerror|the actor (?:died|is (?:dead|unavailable))|"
-            r"workercrashederror|"
-            r"worker exit type: system_error|worker unexpectedly exits|a worker died or was killed|"
+            r"workercrashederror|worker exit type: system_error|worker unexpectedly exits|a worker died or was killed|"
             r"worker (?:process )?(?:unexpectedly )?(?:died|exited|crashed)|owner has exited",
             unless=r"out of memory|oom",
         ),
@@ -412,17 +405,16 @@ RULES: tuple[Rule, ...] = (
         needs="Slurm's or the container runtime's words",
         sees=said(
             r"slurmstepd: error|srun: error|srun: (?:Force|Job step)|sbatch: error|slurm[^\n]{0,40}(?:error|cancel)|"
-            r"node[_ ]fail\b|job \d+ (?:cancelled|on)|"
-            r"CANCELLED AT|DUE TO (?:NODE FAILURE|PREEMPTION|TIME LIMIT|TASK FAILURE)|pyxis:|enroot|"
-            r"failed to (?:create|start|import) container|no such container|error response from daemon|docker: |"
-            r"image[^\n]{0,40}not found|manifest unknown|errimagepull|imagepullbackoff|crashloopbackoff|"
-            r"singularity|apptainer|cannot mount|mount(?:ing)? [^\n]{0,60}failed|bind: ",
+            r"node[_ ]fail\b|job \d+ (?:cancelled|on)|CANCELLED AT|DUE TO (?:NODE FAILURE|PREEMPTION|TIME LIMIT|"
+            r"TASK FAILURE)|pyxis:|enroot|failed to (?:create|start|import) container|no such container|"
+            r"error response from daemon|docker: |image[^\n]{0,40}not found|manifest unknown|errimagepull|"
+            r"imagepullbackoff|crashloopbackoff|singularity|apptainer|cannot mount|mount(?:ing)? [^\n]{0,60}failed|"
+            r"bind: ",
             unless=r"oom[-_ ]?kill|out of memory",
         ),
         cause="The job or its container failed below Gym: {what}.",
         next_action="Read the job's state and first error (`sacct -j`, Slurm's stderr), and repair node, image or "
-        "mount "
-        "first.",
+        "mount first.",
         source="Slurm, pyxis, Docker and Kubernetes messages",
         strength=Strength.PROVEN,
         failure_kind="kill_shaped",
@@ -433,11 +425,10 @@ RULES: tuple[Rule, ...] = (
         needs="A GPU, driver or NCCL error",
         sees=said(
             r"NCCL (?:error|watchdog|WARN)|ncclSystemError|ncclRemoteError|ncclInternalError|ncclUnhandled|"
-            r"nccl\w*Error|"
-            r"ProcessGroupNCCL|watchdog caught collective operation timeout|collective operation timed? ?out|"
-            r"CUDA error: (?!out of memory)[^\n]{0,100}|cuda driver version is insufficient|no cuda gpus are available|"
-            r"nvidia-smi has failed|NVML[^\n]{0,40}|\bXid\b|fallen off the bus|uncorrectable ecc|ibv_|infiniband|"
-            r"unable to determine the device handle"
+            r"nccl\w*Error|ProcessGroupNCCL|watchdog caught collective operation timeout|"
+            r"collective operation timed? ?out|CUDA error: (?!out of memory)[^\n]{0,100}|"
+            r"cuda driver version is insufficient|no cuda gpus are available|nvidia-smi has failed|NVML[^\n]{0,40}|"
+            r"\bXid\b|fallen off the bus|uncorrectable ecc|ibv_|infiniband|unable to determine the device handle"
         ),
         cause="The GPUs or the network between them failed: {what}.",
         next_action="Check the node (nvidia-smi, dmesg, NCCL_DEBUG=INFO), exclude it, and start again.",
@@ -451,10 +442,8 @@ RULES: tuple[Rule, ...] = (
         needs="Words that a server process ended or never became ready",
         sees=said(
             r"process `?(?P<what>[\w.-]+)`? finished unexpectedly|servers? (?:did not|never) (?:start|come up|"
-            r"become ready|spin)|"
-            r"spin[- ]?up time ?out|waiting for [^\n]{0,60}servers? to spin up[^\n]{0,40}time|"
-            r"not all servers (?:are )?(?:up|ready)|"
-            r"servers? (?:failed|not) (?:to start|ready) (?:after|within)"
+            r"become ready|spin)|spin[- ]?up time ?out|waiting for [^\n]{0,60}servers? to spin up[^\n]{0,40}time|"
+            r"not all servers (?:are )?(?:up|ready)|servers? (?:failed|not) (?:to start|ready) (?:after|within)"
         ),
         cause="A server ended or never became ready: {what}.",
         next_action="Read that server's own log from its start; its first error is the cause.",
@@ -491,9 +480,8 @@ RULES: tuple[Rule, ...] = (
             errors=(TransportErrorKind.RESET, TransportErrorKind.CLOSED, TransportErrorKind.MALFORMED),
         ),
         cause="The connection was dropped before the answer was whole: {what}.",
-        next_action="See whether the server behind it restarted or was killed, and what gateway or keep-alive "
-        "limit lies "
-        "between.",
+        next_action="See whether the server behind it restarted or was killed, and what gateway or keep-alive limit "
+        "lies between.",
         source="TCP; Gym retries a dropped connection every 0.5 s without end",
         runner_up=Layer.MODEL_SERVING,
         failure_kind="transport_peer_drop",
@@ -509,9 +497,8 @@ RULES: tuple[Rule, ...] = (
             r"clientoserror|global (?:server disconnected|client os) ?errors?|readerror"
         ),
         cause="A connection was dropped: {what}.",
-        next_action="See whether the server behind it restarted or was killed, and what gateway or keep-alive "
-        "limit lies "
-        "between.",
+        next_action="See whether the server behind it restarted or was killed, and what gateway or keep-alive limit "
+        "lies between.",
         source="aiohttp, httpx and urllib3 messages; Gym 0.7.0 [request_retry]",
         strength=Strength.STATUS,
         runner_up=Layer.MODEL_SERVING,
@@ -524,8 +511,7 @@ RULES: tuple[Rule, ...] = (
         sees=_never_answered,
         cause="{what} was never answered; everything above it waits for it.",
         next_action="List what is open with its age, look at the process at the far end of this one (stack, socket "
-        "state), "
-        "and restart it.",
+        "state), and restart it.",
         source="Gym's client has no time limit of its own, so a half-open socket waits for ever",
         strength=Strength.STATUS,
         runner_up=Layer.THROUGHPUT_RESOURCES,
@@ -548,8 +534,7 @@ RULES: tuple[Rule, ...] = (
         needs="A process that a signal ended",
         sees=said(
             r"\bSIGTERM\b|\bsigsegv\b|segmentation fault|exit(?:ed)?(?: with)? (?:code|status)[ :=]+(?:-?15|-?11|143|"
-            r"139)\b|"
-            r"bus error|core dumped|received signal \d+"
+            r"139)\b|bus error|core dumped|received signal \d+"
         ),
         cause="A process was ended by a signal: {what}.",
         next_action="Find who sent it (scheduler, time limit, preemption, crash) in the job's and the kernel's log.",

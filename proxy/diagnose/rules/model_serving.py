@@ -7,34 +7,43 @@ from dataclasses import replace
 from typing import Any
 
 from gymtap.proxy.core.literals import NotALiteral, value
-from gymtap.proxy.diagnose.answers import answers, echo
+from gymtap.proxy.diagnose.answers import answers, echo, read_answer
 from gymtap.proxy.diagnose.evidence import Seen
-from gymtap.proxy.diagnose.rule import GENERATION, PROVIDER, Rule, Sight, Strength, View, both, exchange_sight, said
+from gymtap.proxy.diagnose.rule import (
+    GENERATION,
+    PROVIDER,
+    Rule,
+    Sight,
+    Strength,
+    View,
+    both,
+    exchange_sight,
+    said,
+    sight_of,
+)
+from gymtap.proxy.diagnose.transcripts import Echo, echoes
 from gymtap.schemas import Call, Layer, LeafKind, Severity
 
 _ENGINE = (
     r"enginecore (?:encountered|failed|died|process)|enginedeaderror|engine ?core[^\n]{0,40}(?:died|dead|exit|fail)|"
-    r"asyncenginedeaderror|"
-    r"engine (?:is )?(?:dead|not running|loop (?:is not running|has died))|background loop (?:has errored|"
-    r"is not running)|"
-    r"mqengineerror|workerproc (?:failed|initialization)|executor failed|engine process failed|server is not ready|"
-    r"model is (?:not ready|loading|currently loading)|engine core initialization failed"
+    r"asyncenginedeaderror|engine (?:is )?(?:dead|not running|loop (?:is not running|has died))|"
+    r"background loop (?:has errored|is not running)|mqengineerror|workerproc (?:failed|initialization)|"
+    r"executor failed|engine process failed|server is not ready|model is (?:not ready|loading|currently loading)|"
+    r"engine core initialization failed"
 )
 _START = (
     r"model architectures? \[[^\]]*\] (?:are|is) not supported|trust_remote_code|unrecognized (?:model|"
-    r"configuration class)|"
-    r"max_model_len[^\n]{0,60}(?:greater|larger)|user-specified max_model_len|(?:tokenizer|model|checkpoint|"
-    r"weights?)[^\n]{0,40}"
-    r"(?:could not be|cannot be|can't be|failed to|unable to)[^\n]{0,20}load|can't load (?:tokenizer|the model|config)|"
-    r"is not a (?:local folder|valid model identifier)|safetensors[^\n]{0,30}error|"
-    r"tensor[- ]parallel[^\n]{0,60}divisible|"
-    r"total number of attention heads|bfloat16 is only supported|unsupported dtype|unsupported quantization|"
-    r"flash[- ]?attn[^\n]{0,40}(?:not|error)"
+    r"configuration class)|max_model_len[^\n]{0,60}(?:greater|larger)|user-specified max_model_len|(?:tokenizer|model|"
+    r"checkpoint|weights?)[^\n]{0,40}(?:could not be|cannot be|can't be|failed to|unable to)[^\n]{0,20}load|"
+    r"can't load (?:tokenizer|the model|config)|is not a (?:local folder|valid model identifier)|"
+    r"safetensors[^\n]{0,30}error|tensor[- ]parallel[^\n]{0,60}divisible|total number of attention heads|"
+    r"bfloat16 is only supported|unsupported dtype|unsupported quantization|flash[- ]?attn[^\n]{0,40}(?:not|error)"
 )
 _TEMPLATE = (
     r"jinja2\.|templateerror|undefinederror|chat template|conversation roles must alternate|"
-    r"can only get item pairs from a mapping|'(?:str|dict|list|None\w*)[^']*' (?:object )?has no (?:element|attribute)|"
-    r"only user and assistant roles|system role not supported|roles must alternate|after the optional system message"
+    r"can only get item pairs from a mapping|'(?:str|dict|list|None\w*)[^']*' (?:object )?has no (?:element|"
+    r"attribute)|only user and assistant roles|system role not supported|roles must alternate|"
+    r"after the optional system message"
 )
 
 
@@ -108,6 +117,17 @@ def _said_nothing(view: View) -> Iterator[Sight]:
         if nothing and not answer.cut and not exchange.judge and not _child_failed(view, exchange):
             what = "only reasoning" if answer.reasoning else "nothing"
             yield exchange_sight(view, exchange, f"finish {answer.finish}, {answer.completion_tokens} tokens", what)
+
+
+def _said_nothing_told(view: View) -> Iterator[Sight]:
+    """A result that finished without text or call although its usage tells of generated tokens."""
+    if view.material.exchanges:
+        return
+    for source, where, row in view.result_rows:
+        answer = read_answer(row.get("response"))
+        if answer and not answer.text.strip() and not answer.calls and not answer.cut and answer.completion_tokens:
+            text = f"{answer.completion_tokens} tokens generated, nothing in the output"
+            yield Sight(source, where, text, what="nothing", pointer="/response/output")
 
 
 def _child_failed(view: View, exchange: Seen) -> bool:
@@ -235,12 +255,20 @@ def _broken_answer(view: View) -> Iterator[Sight]:
 
 
 _UNREADABLE = (
-    r"JSONDecodeError|UnicodeDecodeError|surrogates not allowed|KeyError\('(?:choices|message|output|content|usage|"
-    r"index|delta|finish_reason)'\)|IndexError|"
-    r"'NoneType' object is not subscriptable|validation errors? for \w*(?:ChatCompletion|Completion)\b|"
-    r"ContentTypeError|"
-    r"usage\.\w+_details|usage(?:\.\w+)?\n\s+(?:Input|Field)"
+    r"JSONDecodeError|UnicodeDecodeError|surrogates not allowed|KeyError(?:\(|: )'(?:choices|message|output|content|"
+    r"usage|index|delta|finish_reason)'\)?|IndexError|'NoneType' object is not subscriptable|"
+    r"validation errors? for \w*(?:ChatCompletion|Completion)\b|ContentTypeError|usage\.\w+_details|"
+    r"usage(?:\.\w+)?\n\s+(?:Input|Field)"
 )
+
+
+def _empty_told(view: View) -> Iterator[Sight]:
+    """A sidecar whose innermost body, a provider's, is empty: only a 5xx comes without a word."""
+    for failure in view.told_failures:
+        leaf = failure.innermost.leaf if failure.innermost else None
+        told = failure.source in {"result", "row"} and failure.call is Call.PROVIDER
+        if told and leaf is not None and leaf.kind is LeafKind.EMPTY:
+            yield sight_of(failure, "it sent an empty body")
 
 
 def _token_counts(view: View) -> Iterator[Sight]:
@@ -267,8 +295,8 @@ RULES: tuple[Rule, ...] = (
         needs="Token ids and log-probabilities of one output item in different numbers",
         sees=_token_counts,
         cause="The serving path gave token ids and log-probabilities that do not go together: {what}.",
-        next_action="Leave the row out of training, and compare with the provider's own token ids and logprobs of that "
-        "turn.",
+        next_action="Leave the row out of training, and compare with the provider's own token ids and logprobs of "
+        "that turn.",
         source="NeMo RL trains on generation_token_ids with generation_log_probs",
         strength=Strength.PROVEN,
     ),
@@ -311,9 +339,8 @@ RULES: tuple[Rule, ...] = (
         needs="The chat template's words",
         sees=said(_TEMPLATE, calls=PROVIDER, statuses=(400, 500)),
         cause="The model's chat template cannot render these messages: {what}.",
-        next_action="Give the engine a template that takes this shape (tools, roles, arguments as objects), or "
-        "change the "
-        "messages.",
+        next_action="Give the engine a template that takes this shape (tools, roles, arguments as objects), or change "
+        "the messages.",
         source="transformers and vLLM render messages with the model's Jinja template",
         strength=Strength.PROVEN,
         runner_up=Layer.DATA_SCHEMA,
@@ -324,8 +351,8 @@ RULES: tuple[Rule, ...] = (
         needs="200 from the provider with {error, HTML, null, no choices, not JSON, a cut stream}",
         sees=_success_without_answer,
         cause="The provider answered 200 with {what}, and no answer.",
-        next_action="Read the provider's (or the proxy's before it) own log for this request and treat such a 200 as a "
-        "failure.",
+        next_action="Read the provider's (or the proxy's before it) own log for this request and treat such a 200 as "
+        "a failure.",
         source="Gateways that mask an upstream error as 200; vLLM streams put errors in an event",
         runner_up=Layer.INFRA,
     ),
@@ -343,8 +370,7 @@ RULES: tuple[Rule, ...] = (
         ),
         cause="The model produced a number that JSON cannot carry (NaN or infinite), usually a log-probability.",
         next_action="Switch logprobs off for this row or sanitize them, and see whether the weights or the dtype "
-        "produce "
-        "NaN.",
+        "produce NaN.",
         source="Python's json and Starlette refuse or emit NaN",
         strength=Strength.PROVEN,
     ),
@@ -357,6 +383,7 @@ RULES: tuple[Rule, ...] = (
             said(
                 _UNREADABLE, calls=frozenset({Call.OTHER}), sources=("result", "row"), unless=r"NeMoGym|VerifyResponse"
             ),
+            said(rf"responses_api_models[\s\S]*(?P<what>{_UNREADABLE})", sources=("log",)),
         ),
         cause="The model server could not read what the provider answered: {what}.",
         next_action="Look at the provider's body of this call; it is in no log of Gym's.",
@@ -369,8 +396,8 @@ RULES: tuple[Rule, ...] = (
         needs="Tool arguments that are not a JSON object",
         sees=_malformed_arguments,
         cause="The model's call to {what} has arguments that are not JSON, and its history repeats them.",
-        next_action="Check the tool parser of this model; blank or repair such arguments before they go into the "
-        "next turn.",
+        next_action="Check the tool parser of this model; blank or repair such arguments before they go into the next "
+        "turn.",
         source="vLLM parses the history's arguments and answers 400 for the next turn",
         runner_up=Layer.VERIFIER_RUNTIME,
     ),
@@ -380,9 +407,8 @@ RULES: tuple[Rule, ...] = (
         needs="A 400 with a JSON parser's words about what was sent",
         sees=said(
             r"expecting (?:',' delimiter|value|property name|':' delimiter)|unterminated string|extra data: line|"
-            r"invalid \\\\?escape|"
-            r"unexpected end of (?:json|data|hex)|json (?:parse|decode) error|invalid json arguments|"
-            r"arguments[^\n]{0,40}(?:not valid json|must be valid json|invalid json)",
+            r"invalid \\\\?escape|unexpected end of (?:json|data|hex)|json (?:parse|decode) error|"
+            r"invalid json arguments|arguments[^\n]{0,40}(?:not valid json|must be valid json|invalid json)",
             calls=GENERATION,
             statuses=(400, 422),
             sources=("exchange", "result", "row"),
@@ -409,7 +435,7 @@ RULES: tuple[Rule, ...] = (
         id="model.unknown_tool",
         layer=Layer.MODEL_SERVING,
         needs="404 for a tool that the row does not offer",
-        sees=_unknown_tool,
+        sees=both(_unknown_tool, echoes(Echo.NOT_FOUND, offered=False)),
         cause="The model called a tool that nobody offers ({what}); the 404 was fed back to it as the tool's output.",
         next_action="Count it as the model's behaviour, or check the tool parser if the name is garbled.",
         source="Gym pastes a tool's 404 into function_call_output",
@@ -419,7 +445,7 @@ RULES: tuple[Rule, ...] = (
         id="config.unserved_tool",
         layer=Layer.CONFIG,
         needs="404 for a tool that the row offers",
-        sees=_unserved_tool,
+        sees=both(_unserved_tool, echoes(Echo.NOT_FOUND, offered=True)),
         cause="The row offers the tool {what}, but no route of the resources server serves it.",
         next_action="Register the route, or send the row to the resources server that has it.",
         source="Gym pastes a tool's 404 into function_call_output",
@@ -429,12 +455,11 @@ RULES: tuple[Rule, ...] = (
         id="data.tool_arguments",
         layer=Layer.DATA_SCHEMA,
         needs="422 from a tool",
-        sees=_wrong_tool_arguments,
+        sees=both(_wrong_tool_arguments, echoes(Echo.UNPROCESSABLE)),
         cause="The arguments do not fit what the tool {what} takes; the 422 was fed back to the model as the tool's "
         "output.",
         next_action="Compare the row's tool schema with the tool's request model and correct the one that drifted; "
-        "where "
-        "they agree, it is the model's behaviour.",
+        "where they agree, it is the model's behaviour.",
         source="FastAPI 422; Gym pastes it into function_call_output",
         runner_up=Layer.MODEL_SERVING,
     ),
@@ -442,11 +467,10 @@ RULES: tuple[Rule, ...] = (
         id="model.said_nothing",
         layer=Layer.MODEL_SERVING,
         needs="A finished answer with neither text nor a tool call",
-        sees=_said_nothing,
+        sees=both(_said_nothing, _said_nothing_told),
         cause="The provider finished an answer that holds {what}: its reasoning or tool parser dropped the rest.",
         next_action="Compare with the raw tokens (return_token_ids), and check --reasoning-parser and "
-        "--tool-call-parser "
-        "for this model.",
+        "--tool-call-parser for this model.",
         source="vLLM parsers that swallow what they cannot read",
         strength=Strength.NAMED,
         runner_up=Layer.CONFIG,
@@ -468,8 +492,7 @@ RULES: tuple[Rule, ...] = (
         needs="A structured-output backend that is missing or fails for every schema",
         sees=said(
             r"structural[_ ]tag (?:is )?not supported|no module named '(?:xgrammar|outlines|lmformatenforcer|"
-            r"llguidance)|"
-            r"unsupported structured output (?:type|backend)|grammar backend[^\n]{0,40}(?:not|fail)"
+            r"llguidance)|unsupported structured output (?:type|backend)|grammar backend[^\n]{0,40}(?:not|fail)"
         ),
         cause="The engine's structured-output backend cannot do what was asked: {what}.",
         next_action="Choose another --structured-outputs-config.backend (auto or xgrammar) and restart the engine.",
@@ -482,6 +505,7 @@ RULES: tuple[Rule, ...] = (
         needs="500 from the provider, or its words about an internal error",
         sees=both(
             said(calls=PROVIDER, statuses=range(500, 600), sources=("exchange", "log"), judge=False),
+            _empty_told,
             said(
                 r"internalservererror|internal server error|internal error",
                 calls=PROVIDER,
@@ -499,16 +523,13 @@ RULES: tuple[Rule, ...] = (
         id="model.provider_4xx",
         layer=Layer.MODEL_SERVING,
         needs="A 4xx from the provider with words that no other rule knows",
-        sees=said(
-            calls=PROVIDER,
-            statuses=(400, 405, 409, 415, 422, 501),
-            sources=("exchange", "log", "result", "row"),
-            judge=False,
+        sees=both(
+            said(calls=PROVIDER, statuses=(400, 405, 409, 415, 422, 501), sources=("exchange", "log"), judge=False),
+            said(calls=PROVIDER, sources=("result", "row"), judge=False),
         ),
         cause="The provider rejected the request: {what}.",
         next_action="Send the recorded request again and change one field at a time; then decide whether row, "
-        "converter or "
-        "provider is at fault.",
+        "converter or provider is at fault.",
         source="HTTP 4xx",
         strength=Strength.FALLBACK,
         runner_up=Layer.DATA_SCHEMA,

@@ -23,10 +23,8 @@ _MEMORY = (
     r"out[- ]of[- ]memory|oom[-_ ]?kill(?:ed|er)?|memorykilled|killed process \d+|cannot allocate memory|errno 12\]|"
     r"memoryerror|std::bad_alloc|memory (?:usage|limit)[^\n]{0,60}(?:exceed|threshold)|oomkilled|"
     r"exit(?:ed)?(?: with)?(?: the)? (?:code|status)[ :=]+(?:-9|137)\b|returned? (?:non-zero )?exit (?:code|"
-    r"status) (?:-9|137)|"
-    r"\bsigkill\b|signal 9|no available memory for the cache blocks|"
-    r"kv cache[^\n]{0,80}(?:larger|exceed|not enough|insufficient)|free memory on device[^\n]{0,80}less than|"
-    r"not enough (?:gpu )?memory"
+    r"status) (?:-9|137)|\bsigkill\b|signal 9|no available memory for the cache blocks|kv cache[^\n]{0,80}(?:larger|"
+    r"exceed|not enough|insufficient)|free memory on device[^\n]{0,80}less than|not enough (?:gpu )?memory"
 )
 _TIMED_OUT = (
     r"time[d]? ?out error|timeouterror|timed out|read ?timeout|connect ?timeout|deadline exceeded|apitimeouterror|"
@@ -142,8 +140,7 @@ RULES: tuple[Rule, ...] = (
         sees=_pinned,
         cause="{what} conversations share one model session cookie, so all of them go to one of the engines.",
         next_action="Do not keep cookies across rollouts (aiohttp.DummyCookieJar), so that each conversation is "
-        "routed by "
-        "itself.",
+        "routed by itself.",
         source="Gym 0.7.0 vllm_model pins a session to an engine by its cookie",
         strength=Strength.PROVEN,
         runner_up=Layer.CONFIG,
@@ -168,8 +165,7 @@ RULES: tuple[Rule, ...] = (
         ),
         cause="The provider limits the rate: more was asked of it than it takes.",
         next_action="Lower num_samples_in_parallel (or the judge's concurrency), or raise the limit, and count the "
-        "rows "
-        "that were lost to it.",
+        "rows that were lost to it.",
         source="HTTP 429, Anthropic 529; Gym 0.7.0 retries 3 times and ignores Retry-After",
         runner_up=Layer.MODEL_SERVING,
     ),
@@ -180,8 +176,7 @@ RULES: tuple[Rule, ...] = (
         sees=said(_MEMORY),
         cause="Memory ran out: {what}.",
         next_action="Lower concurrency, context length or batch size, or give that process more memory; read the "
-        "node's "
-        "kernel log for who was killed.",
+        "node's kernel log for who was killed.",
         source="PyTorch, vLLM, Linux OOM killer, Ray memory monitor, Slurm",
         strength=Strength.PROVEN,
         runner_up=Layer.INFRA,
@@ -267,8 +262,8 @@ RULES: tuple[Rule, ...] = (
             said(timeout=True), said(_TIMED_OUT, unless=r"spin[- ]?up|nccl|collective|gcs|placement group|watchdog")
         ),
         cause="A time limit ended the call before the answer came: {what}.",
-        next_action="Find which hop used the time; raise that limit, its capacity, or lower the concurrency in "
-        "front of it.",
+        next_action="Find which hop used the time; raise that limit, its capacity, or lower the concurrency in front "
+        "of it.",
         source="aiohttp, httpx and openai client messages",
         strength=Strength.STATUS,
         runner_up=Layer.INFRA,

@@ -9,11 +9,12 @@ from typing import Any
 from gymtap.proxy.diagnose.answers import read_answer
 from gymtap.proxy.diagnose.evidence import Seen
 from gymtap.proxy.diagnose.rule import Rule, Sight, Strength, View, both, exchange_sight, said
+from gymtap.proxy.diagnose.transcripts import Echo, echoes
 from gymtap.schemas import Call, Layer, LeafKind, Severity
 
 _VERDICT = re.compile(
-    r"\[\[.{1,40}?\]\]|\\boxed|\b(?:yes|no|true|false|correct|incorrect|pass|fail|equal|score|rating|verdict|"
-    r"grade)\b|\b\d+(?:\.\d+)?\b",
+    r"\[\[.{1,40}?\]\]|\\boxed|\b(?:yes|no|true|false|correct|incorrect|pass|fail|equal|score|rating|verdict|grade)\b|"
+    r"\b\d+(?:\.\d+)?\b",
     re.IGNORECASE,
 )
 _GYM_CALLS = frozenset({Call.RUN, Call.RESPONSES, Call.AGENT_SESSION, Call.MODEL})
@@ -327,8 +328,8 @@ _HISTORY = (
     r"provided without its required (?:following|preceding) item|no tool output found for function call|"
     r"no tool call found for function call output|tool_call_id[^\n]{0,60}(?:not found|did not|missing|without)|"
     r"must be (?:a response to|followed by)[^\n]{0,60}tool|unexpected `?tool_use_id|"
-    r"tool_use[^\n]{0,60}without[^\n]{0,20}tool_result|"
-    r"previous response[^\n]{0,60}not found|previous_response_not_found|item with id '[^']*' not found"
+    r"tool_use[^\n]{0,60}without[^\n]{0,20}tool_result|previous response[^\n]{0,60}not found|"
+    r"previous_response_not_found|item with id '[^']*' not found"
 )
 
 
@@ -497,9 +498,8 @@ RULES: tuple[Rule, ...] = (
         needs="A model server's validation error about the provider's envelope, or about something null or missing",
         sees=_null_details,
         cause="The provider's answer lacks parts that Gym's model server requires: {what}.",
-        next_action="Fill them in where the provider or its proxy makes the answer, or use a Gym whose adapter "
-        "takes null "
-        "there.",
+        next_action="Fill them in where the provider or its proxy makes the answer, or use a Gym whose adapter takes "
+        "null there.",
         source="LiteLLM's Responses bridge sends null usage details",
         strength=Strength.PROVEN,
         runner_up=Layer.VERIFIER_RUNTIME,
@@ -542,7 +542,7 @@ RULES: tuple[Rule, ...] = (
         id="verifier.tool_raised",
         layer=Layer.VERIFIER_RUNTIME,
         needs="5xx from a tool",
-        sees=_tool_raised,
+        sees=both(_tool_raised, echoes(Echo.RAISED)),
         cause="The tool {what} raised; its error was fed to the model as the tool's output.",
         next_action="Read the resources server's traceback for this call, and leave such rows out of the mean.",
         source="Gym pastes a tool's error body into function_call_output",
@@ -586,8 +586,8 @@ RULES: tuple[Rule, ...] = (
             r"can(?:not|'t) pickle|picklingerror|unpickl|raytaskerror[^\n]{0,60}(?:pickle|serializ)|could not serialize"
         ),
         cause="An exception that cannot be pickled hid the real one while it crossed a process: {what}.",
-        next_action="Look for the first failure before it (the exchange, or `/run failed`), and wrap exceptions before "
-        "they cross Ray.",
+        next_action="Look for the first failure before it (the exchange, or `/run failed`), and wrap exceptions "
+        "before they cross Ray.",
         source="aiohttp exceptions hold multidicts; Ray pickles exceptions",
     ),
     Rule(
@@ -612,10 +612,8 @@ RULES: tuple[Rule, ...] = (
         needs="A module, program or sandbox that a server needs and lacks",
         sees=said(
             r"modulenotfounderror[^\n]{0,120}|importerror[^\n]{0,120}|no module named '?(?P<what>[\w.]+)|"
-            r"command not found|"
-            r"sandbox[^\n]{0,60}(?:failed|error|not (?:ready|available|found)|unavailable)|"
-            r"executable[^\n]{0,40}not found|"
-            r"nltk[^\n]{0,40}not found|shared librar(?:y|ies)[^\n]{0,60}cannot"
+            r"command not found|sandbox[^\n]{0,60}(?:failed|error|not (?:ready|available|found)|unavailable)|"
+            r"executable[^\n]{0,40}not found|nltk[^\n]{0,40}not found|shared librar(?:y|ies)[^\n]{0,60}cannot"
         ),
         cause="A server lacks something that it runs with: {what}.",
         next_action="Install it in that server's own environment or image, on every node, and start again.",
@@ -639,8 +637,7 @@ RULES: tuple[Rule, ...] = (
         needs="Only outer 500s, with no body of what failed",
         sees=said(
             r"/run failed status=\d+|ClientResponseError: 500|None of the \d+ dispatched rollouts produced|"
-            r"rollout dropped from the score|"
-            r"500, message='Internal Server Error'",
+            r"rollout dropped from the score|500, message='Internal Server Error'",
             sources=("log", "result", "row"),
         ),
         cause="Only outer errors are known; the inner one is in none of what was given.",
