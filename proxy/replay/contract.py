@@ -11,10 +11,11 @@ from aiohttp import ClientError, ClientSession, ClientTimeout
 
 from gymtap.proxy.core.calls import route
 from gymtap.proxy.replay.compare import parse
-from gymtap.proxy.replay.patch import join, shown
+from gymtap.proxy.replay.patch import join
 
 _TIMEOUT_S = 5
 _PROBLEMS_MAX = 5
+_MESSAGE_CHARS = 200
 
 
 async def published(client: ClientSession, base: str) -> Any:
@@ -34,7 +35,7 @@ def problems(document: Any, target: str, body: bytes | None) -> list[str]:
     try:
         validator = jsonschema_rs.Draft202012Validator(schema)
         found = [
-            f"{join(list(error.instance_path)) or '(body)'}: {shown(error.message, 200)[1:-1]}"
+            f"{join(list(error.instance_path)) or '(body)'}: {error.message[:_MESSAGE_CHARS]}"
             for error in validator.iter_errors(parse(body))
         ]
     except (ValueError, jsonschema_rs.ReferencingError):

@@ -80,9 +80,12 @@ class Route:
 
 
 def open_client() -> ClientSession:
-    """A client that adds nothing of its own: no limits, no time-outs, no cookies, no proxies, no User-Agent."""
+    """A client that adds nothing of its own: no limits, no time-outs, no cookies, no proxies, no User-Agent.
+
+    Each request gets a new connection, without saying so in a header: a kept one might just be closed by its server.
+    """
     return ClientSession(
-        connector=TCPConnector(limit=0, force_close=True),
+        connector=TCPConnector(limit=0, keepalive_timeout=0),
         timeout=ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None),
         cookie_jar=DummyCookieJar(),
         skip_auto_headers=("User-Agent", "Accept", "Accept-Encoding", "Content-Type"),

@@ -1,0 +1,107 @@
+"""One row in one file: everything that reads captures reads it, and nothing secret is in it."""
+
+import shutil
+import sqlite3
+
+import pytest
+
+from gymtap.proxy.replay import bundle as bundles
+from gymtap.proxy.store import Capture, CaptureWriter
+from gymtap.schemas import Call, RowKey
+
+
+@pytest.fixture
+def bundle(gym, gymtap, tmp_path):
+    file = tmp_path / "elsewhere" / "row.gymtap"
+    file.parent.mkdir()
+    assert gymtap("bundle", "11.0", "-o", str(file), "--capture", str(gym.capture)).code == 0
+    return file
+
+
+def test_a_bundle_has_the_row_as_the_capture_has_it(gym, bundle):
+    whole, one = Capture(gym.capture), Capture(bundle)
+    row = RowKey(task=11, rollout=0)
+    assert [exchange.id for exchange in one.exchanges(row=row)] == [
+        exchange.id for exchange in whole.exchanges(row=row)
+    ]
+    for before, after in zip(whole.exchanges(row=row), one.exchanges(row=row), strict=True):
+        assert after.model_dump(exclude={"request", "response"}) == before.model_dump(exclude={"request", "response"})
+        assert one.body(after.request.body) == whole.body(before.request.body)
+    assert list(one.findings(row=row)) == list(whole.findings(row=row))
+    assert one.servers() == whole.servers()
+
+
+def test_what_is_inside_and_what_is_not_is_said(gymtap, bundle):
+    said = gymtap("bundle", str(bundle), "--json").json()
+    assert (said["row"], said["beside"], said["left_out_rows"], said["missing_bytes"]) == ("11.0", None, 19, 0)
+    assert said["redacted"] > 0
+    assert said["size_bytes"] < 60_000
+    text = gymtap("bundle", str(bundle)).out
+    assert "inside: row 11.0: 12 exchanges" in text
+    assert "left out: 19 rows" in text
+
+
+def test_the_other_commands_open_it_directly_from_an_empty_folder(gymtap, bundle, gym):
+    shutil.copy(bundle, bundle.parent.parent / "alone")
+    alone = str(bundle.parent.parent / "alone")
+    assert gymtap("rows", alone, "--json").json()["rows"][0]["label"] == "11.0"
+    gym.with_provider(there=False)
+    more = ("--stub", "provider", "--stub-listen", gym.stub, "--yes", "--json")
+    [found] = gymtap("replay", alone, *more).json()["results"]
+    assert (found["name"], found["verdict"], found["misses"], found["unasked"]) == (
+        "11.0", "REPRODUCED", [], 0,
+    )  # fmt: skip
+
+
+def test_a_file_that_is_there_is_not_written_over_unless_it_is_said(gymtap, bundle, gym):
+    before = bundle.read_bytes()
+    command = ("bundle", "14.0", "-o", str(bundle), "--capture", str(gym.capture))
+    assert gymtap(*command).code == 2
+    assert bundle.read_bytes() == before
+    assert gymtap(*command, "--force").code == 0
+    assert bundles.contents(bundle).row == "14.0"
+    assert [file.name for file in bundle.parent.iterdir()] == ["row.gymtap"]
+
+
+@pytest.mark.parametrize("arguments", [["0.0"], ["99.0", "-o", "x"], ["zero", "-o", "x"], ["0.0", "-o", "/no/such/x"]])
+def test_what_cannot_be_bundled_is_refused_in_one_line(gymtap, gym, arguments):
+    said = gymtap("bundle", *arguments, "--capture", str(gym.capture))
+    assert said.code in {2, 3}
+    assert "Traceback" not in said.err
+
+
+def test_what_is_no_bundle_has_no_contents(gym, tmp_path):
+    (tmp_path / "text").write_text("no database")
+    assert bundles.contents(tmp_path / "text") is None
+    assert bundles.contents(next(gym.capture.glob("*.sqlite"))) is None
+
+
+def test_cookies_that_the_tap_kept_whole_are_not_whole_in_a_bundle(make, tmp_path):
+    signed = "Agent___agent=eyJzZXNzaW9uX2lkIjogIjEifQ==.aSv8xw.Zk2mQ3J0c2lnbmF0dXJlc2lnbmF0dXJl"
+    writer = CaptureWriter.create(tmp_path / "capture")
+    one = make("a1", Call.RUN, {"a": 1}, {"reward": 1.0}, headers=(("Cookie", signed),))
+    with sqlite3.connect(writer.file) as connection:
+        writer.add(one.exchange, one.request_body, one.response_body)
+        writer.close()
+        kept = connection.execute("SELECT record FROM exchanges").fetchone()[0]
+        connection.execute("UPDATE exchanges SET record = ?", (kept.replace("<redacted>", signed.rpartition(".")[2]),))
+    connection.close()
+    assert signed in str(Capture(tmp_path / "capture").exchange("a1").request.headers)
+    bundle_of(tmp_path)
+    assert b"Zk2mQ3J0" not in (tmp_path / "file").read_bytes()
+
+
+def bundle_of(directory):
+    return bundles.make(Capture(directory / "capture"), RowKey(task=3, rollout=0), directory / "file")
+
+
+def test_a_rollout_of_the_same_task_that_went_well_goes_along(make, tmp_path):
+    writer = CaptureWriter.create(tmp_path / "capture")
+    for number, status in enumerate((500, 500, 200, 200)):
+        row = RowKey(task=3, rollout=number)
+        one = make(f"a{number}", Call.RUN, {"n": number}, {"reward": 1.0}, at=number, status=status, row=row)
+        writer.add(one.exchange, one.request_body, one.response_body)
+    writer.close()
+    said = bundle_of(tmp_path)
+    assert (said.beside, said.left_out_rows, said.left_out_exchanges) == ("3.2", 2, 2)
+    assert [row.key.label for row in Capture(tmp_path / "file").rows()] == ["3.0", "3.2"]

@@ -1,0 +1,68 @@
+"""Two rows, or two exchanges, side by side."""
+
+from gymtap.proxy.store import Capture
+from gymtap.schemas import Call, RowKey
+
+
+def provider_calls(gym, task):
+    return [one.id for one in Capture(gym.capture).exchanges(row=RowKey(task=task, rollout=0), call=Call.PROVIDER)]
+
+
+def test_an_exchange_does_not_differ_from_itself(gym, gymtap):
+    [first, _] = provider_calls(gym, 0)
+    said = gymtap("diff", first, first, "--json", "--capture", str(gym.capture))
+    assert said.code == 0
+    [hop] = said.json()["hops"]
+    assert (hop["same"], hop["request"], hop["response"]) == (True, [], [])
+
+
+def test_two_rows_are_compared_hop_by_hop_with_their_rewards(gym, gymtap):
+    said = gymtap("diff", "0.0", "11.0", "--json", "--capture", str(gym.capture))
+    assert said.code == 1
+    found = said.json()
+    assert found["rewards"] == [1.0, None]
+    calls = [hop["call"] for hop in found["hops"]]
+    assert calls == [
+        "run",
+        "run",
+        "seed_session",
+        "responses",
+        "model",
+        "provider",
+        "tool",
+        "model",
+        "provider",
+        "verify",
+    ]
+    verify = found["hops"][-1]
+    assert (verify["before"]["status"], verify["after"]["status"]) == ("200", "422")
+    assert {"pointer": "/expected_weather", "before": "cold"} in verify["request"]
+
+
+def test_a_hop_that_one_side_does_not_have_is_shown_with_nothing_on_the_other(gym, gymtap):
+    found = gymtap("diff", "0.0", "3.0", "--json", "--capture", str(gym.capture)).json()
+    extra = [hop for hop in found["hops"] if hop["before"] is None]
+    assert [hop["call"] for hop in extra] == ["provider"] * 4
+    said = gymtap("diff", "0.0", "3.0", "--capture", str(gym.capture))
+    assert "≠ provider  - | " in said.out
+    assert "reward 1 | 1" in said.out
+
+
+def test_the_second_may_be_of_another_capture_and_keys_can_be_ignored(gym, gymtap, tmp_path):
+    into = str(tmp_path / "kept")
+    command = ("replay", "11.0", "--from", "verify", "--yes", "--json", "--into", into, "--capture", str(gym.capture))
+    [found] = gymtap(*command).json()["results"]
+    judged = found["attempts"][0]["exchange"]
+    more = ("--capture", str(gym.capture), "--other", into)
+    assert gymtap("diff", found["exchange"], judged, *more).code == 0
+    [first, _], [other, _] = provider_calls(gym, 0), provider_calls(gym, 4)
+    whole = gymtap("diff", first, other, "--json", "--capture", str(gym.capture)).json()["hops"][0]
+    less = gymtap("diff", first, other, "--json", "--ignore", "choices", "--capture", str(gym.capture)).json()["hops"][
+        0
+    ]
+    assert whole["response"]
+    assert not less["response"]
+
+
+def test_a_row_and_an_exchange_cannot_be_compared(gym, gymtap):
+    assert gymtap("diff", "0.0", "a1", "--capture", str(gym.capture)).code == 2
