@@ -50,13 +50,9 @@ class Identity(Addon):
 
 
 def exchange(
-    number: int,
-    server: Server,
-    target: str,
-    request: bytes,
-    answer: tuple[int, bytes] | TransportError | None,
-    task: int = 3,
+    number: int, server: Server, request: bytes, answer: tuple[int, bytes] | TransportError, *, task: int = 3
 ) -> list[Event]:
+    target = "/run" if server is AGENT else "/v1/responses"
     began = BEGIN_NS + number * MS
     headers = ((b"Authorization", b"Bearer not-kept"), (b"X-Task", str(task).encode()))
     events: list[Event] = [
