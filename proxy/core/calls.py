@@ -11,10 +11,13 @@ from gymtap.schemas import Call, Headers, ServerKind
 PREFIX = "/ng-rollout/"
 """Gym 0.5 and later put the rollout's id before the path when they trace rollouts (`/ng-rollout/12-3/verify`)."""
 
+CONFIG_PATH = "/global_config_dict_yaml"
+"""What a collector asks the head for when it starts and when it is done."""
+
 GENERATION_PATHS = ("/responses", "/chat/completions", "/completions", "/messages")
 
 _HEALTH_PATHS = frozenset({"", "/", "/health", "/healthz", "/ping", "/version", "/metrics", "/ready", "/live"})
-_HEAD_PATHS = frozenset({"/global_config_dict_yaml", "/server_instances"})
+_HEAD_PATHS = frozenset({CONFIG_PATH, "/server_instances"})
 _FIXED = {
     "/run": Call.RUN,
     "/seed_session": Call.SEED_SESSION,

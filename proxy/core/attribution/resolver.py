@@ -43,7 +43,8 @@ MAX_SUSPECTS = 64
 """Candidates kept for one exchange; where there are more, it stays ambiguous until an id or a session decides."""
 
 MIN_ANSWER_CHARS = 16
-MAX_ANSWER_CHARS = 16_384
+MAX_ANSWER_CHARS = 4096
+"""Of an answer's text, kept while it is not known whose it is."""
 
 _STATES_ROW = frozenset({Call.RUN, Call.SEED_SESSION, Call.VERIFY, Call.CLOSE_SESSION, Call.AGENT_SESSION})
 _NAMES_SESSIONS = _STATES_ROW - {Call.RUN}
@@ -106,7 +107,7 @@ class Resolver:
         self._changed[node] = None
         if flow.causality_parent is not None:
             self._inherit(node, flow.causality_parent)
-        if call is Call.HEAD:
+        if route.path == calls.CONFIG_PATH:
             self._rows.expect_no_retries()  # a collector that starts: what it sends next is no retry
         elif call is Call.RUN:
             self._runners.add(node.server)
@@ -144,6 +145,8 @@ class Resolver:
         self._flight.end(node, _is_abandoned(flow))
         self._close(node, flow)
         node.flow, node.ways = None, None
+        if node.call is not Call.PROVIDER or node.parent is not None:
+            node.answer = None
         if row_of(node) is None:
             self._changed[node] = None
         self._remember_ended(node)
@@ -163,14 +166,12 @@ class Resolver:
 
     def _kind(self, flow: Flow, path: str) -> ServerKind:
         server = flow.server
-        kind = (
-            server.kind if server.kind is not ServerKind.UNKNOWN else self._kinds.get(server.name, ServerKind.UNKNOWN)
-        )
-        if kind is ServerKind.UNKNOWN:
+        if server.kind is not ServerKind.UNKNOWN:
+            return server.kind
+        if server.name not in self._kinds:
             serves_runs = server.name in self._runners
-            kind = calls.kind_from_request(flow.method, path, flow.request_headers, serves_runs)
-            self._guess(server.name, kind)
-        return kind
+            self._guess(server.name, calls.kind_from_request(flow.method, path, flow.request_headers, serves_runs))
+        return self._kinds.get(server.name, ServerKind.UNKNOWN)
 
     def _guess(self, server: str, kind: ServerKind) -> None:
         if kind is not ServerKind.UNKNOWN and server not in self._kinds:
@@ -385,7 +386,8 @@ class Resolver:
                 self._claim(node, session.token, Method.SESSION, session.name)
         if node.call not in tree.GENERATIONS and node.call is not Call.RESPONSES:
             return
-        node.answer = content.answer(flow.response_json)[:MAX_ANSWER_CHARS]
+        if flow.response_json is not None:
+            node.answer = content.answer(flow.response_json)[:MAX_ANSWER_CHARS]
         if node.failed:
             return
         if asks_model_server(node):
@@ -504,9 +506,9 @@ def _issued(node: Node, flow: Flow) -> list[sessions.Session]:
 
 
 def _may_have_given(child: Node, node: Node) -> bool:
-    """Whether a provider's answer may be what a model server answered; a long one may be cut, and counts."""
-    given = child.answer or ""
-    return (node.answer or "") in given or len(given) >= MAX_ANSWER_CHARS
+    """Whether a provider may have answered what a model server did; an answer cut, or not read, may be anything."""
+    given = child.answer
+    return given is None or len(given) >= MAX_ANSWER_CHARS or (node.answer or "") in given
 
 
 def _waiting(node: Node) -> list[Node]:

@@ -253,3 +253,22 @@ def test_any_traffic_is_survived(
         world.tap.addon.ended(flow)
     resolver = world.tap.addon._resolver
     assert not list(resolver._flight.of(*Call))
+
+
+def test_answer_that_was_not_kept_may_be_anything() -> None:
+    """Two provider calls of one prompt, one answer lost: the text of the other does not decide."""
+    world = World()
+    for rollout in range(2):
+        world.open(AGENT, "/run", run_body(0, rollout), (0, rollout, "agent"), None)
+    models = [world.open(MODEL, "/v1/responses", {"input": "sf?"}, None, None) for _ in range(2)]
+    body = {"messages": [{"role": "user", "content": "sf?"}]}
+    lost, kept = (world.open(PROVIDER, CHAT, body, None, model) for model in models)
+    lost.status = 200
+    world.tap.end(lost)
+    text = "The answer is \\boxed{A}, I believe."
+    world.end(kept, {"choices": [{"message": {"content": text}}]})
+    output = [{"type": "message", "content": [{"text": text}]}]
+    world.end(models[0], {"id": world.token("resp"), "output": output})
+    told = world.tap.book.told
+    assert [told[flow.id].parent for flow in (lost, kept)] == [None, None]
+    assert world.wrong == []
