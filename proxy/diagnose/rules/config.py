@@ -5,6 +5,8 @@ from collections.abc import Iterator
 
 from gymtap.proxy.diagnose.parameters import in_row, refused_parameter
 from gymtap.proxy.diagnose.rule import GENERATION, Rule, Sight, Strength, View, both, exchange_sight, said, sight_of
+from gymtap.proxy.diagnose.tools import offered_tools
+from gymtap.proxy.diagnose.transcripts import Echo, echoes
 from gymtap.schemas import Call, Layer
 
 _KEY_WORDS = (
@@ -132,7 +134,26 @@ def _prefix_bypassed(view: View) -> Iterator[Sight]:
         yield exchange_sight(view, bare[0], f"{bare[0].path} beside {prefixed[0].path}", bare[0].path)
 
 
+def _unserved_tool(view: View) -> Iterator[Sight]:
+    """404 for a tool that the row offers: its route is not registered."""
+    offered = offered_tools(view)
+    for exchange in view.material.of(Call.TOOL):
+        name = exchange.path.rsplit("/", 1)[-1]
+        if exchange.status in {404, 405} and name in offered:
+            yield exchange_sight(view, exchange, f"{exchange.status} on {exchange.path}, which the row offers", name)
+
+
 RULES: tuple[Rule, ...] = (
+    Rule(
+        id="config.unserved_tool",
+        layer=Layer.CONFIG,
+        needs="404 for a tool that the row offers",
+        sees=both(_unserved_tool, echoes(Echo.NOT_FOUND, offered=True)),
+        cause="The row offers the tool {what}, but no route of the resources server serves it.",
+        next_action="Register the route, or send the row to the resources server that has it.",
+        source="Gym pastes a tool's 404 into function_call_output",
+        runner_up=Layer.VERIFIER_RUNTIME,
+    ),
     Rule(
         id="config.api_key",
         layer=Layer.CONFIG,

@@ -20,6 +20,7 @@ from gymtap.proxy.diagnose.rule import (
     said,
     sight_of,
 )
+from gymtap.proxy.diagnose.transcripts import Echo, echoes
 from gymtap.schemas import Call, Layer
 
 _GRAMMAR = (
@@ -184,7 +185,31 @@ def _filtered(view: View) -> Iterator[Sight]:
             yield exchange_sight(view, exchange, "finish_reason content_filter")
 
 
+def _wrong_tool_arguments(view: View) -> Iterator[Sight]:
+    """A tool's 422: the model's arguments do not fit the tool's own model."""
+    for failure in view.exchange_failures:
+        exchange = failure.exchange
+        if exchange is None or failure.call is not Call.TOOL or failure.status not in {400, 422}:
+            continue
+        if "json" in exchange.request_headers.get("content-type", "json"):
+            yield exchange_sight(
+                view, exchange, f"{failure.status} {failure.said[:200]}", exchange.path.rsplit("/", 1)[-1]
+            )
+
+
 RULES: tuple[Rule, ...] = (
+    Rule(
+        id="data.tool_arguments",
+        layer=Layer.DATA_SCHEMA,
+        needs="422 from a tool",
+        sees=both(_wrong_tool_arguments, echoes(Echo.UNPROCESSABLE)),
+        cause="The arguments do not fit what the tool {what} takes; the 422 was fed back to the model as the tool's "
+        "output.",
+        next_action="Compare the row's tool schema with the tool's request model and correct the one that drifted; "
+        "where they agree, it is the model's behaviour.",
+        source="FastAPI 422; Gym pastes it into function_call_output",
+        runner_up=Layer.MODEL_SERVING,
+    ),
     Rule(
         id="data.no_generation",
         layer=Layer.DATA_SCHEMA,

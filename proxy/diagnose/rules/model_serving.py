@@ -21,6 +21,7 @@ from gymtap.proxy.diagnose.rule import (
     said,
     sight_of,
 )
+from gymtap.proxy.diagnose.tools import called, offered_tools
 from gymtap.proxy.diagnose.transcripts import Echo, echoes
 from gymtap.schemas import Call, Layer, LeafKind, Severity
 
@@ -157,51 +158,14 @@ def _only_cut(arguments: str) -> bool:
         return False
 
 
-def _offered_tools(view: View) -> set[str]:
-    names: set[str] = set()
-    bodies = [e.request_json for e in view.material.of(Call.RUN, Call.PROVIDER, Call.MODEL, Call.RESPONSES)]
-    for body in [*bodies, *view.material.row_values]:
-        params = body.get("responses_create_params", body) if isinstance(body, dict) else None
-        for tool in (params.get("tools") or ()) if isinstance(params, dict) else ():
-            if isinstance(tool, dict):
-                inner = tool.get("function")
-                names.add(str(tool.get("name") or (inner.get("name") if isinstance(inner, dict) else "")))
-    return names - {"", "None"}
-
-
 def _unknown_tool(view: View) -> Iterator[Sight]:
     """404 for a tool that the row never offered: the model made the name up."""
-    offered = _offered_tools(view)
+    offered = offered_tools(view)
     for exchange in view.material.of(Call.TOOL):
         name = exchange.path.rsplit("/", 1)[-1]
-        if exchange.status == 404 and name not in offered and (offered or _called(view, name)):
+        if exchange.status == 404 and name not in offered and (offered or called(view, name)):
             yield exchange_sight(
                 view, exchange, f"404 on {exchange.path}; offered: {', '.join(sorted(offered)) or 'none'}", name
-            )
-
-
-def _called(view: View, name: str) -> bool:
-    return any(called == name for _, answer in answers(view.material) for called, _ in answer.calls)
-
-
-def _unserved_tool(view: View) -> Iterator[Sight]:
-    """404 for a tool that the row offers: its route is not registered."""
-    offered = _offered_tools(view)
-    for exchange in view.material.of(Call.TOOL):
-        name = exchange.path.rsplit("/", 1)[-1]
-        if exchange.status in {404, 405} and name in offered:
-            yield exchange_sight(view, exchange, f"{exchange.status} on {exchange.path}, which the row offers", name)
-
-
-def _wrong_tool_arguments(view: View) -> Iterator[Sight]:
-    """A tool's 422: the model's arguments do not fit the tool's own model."""
-    for failure in view.exchange_failures:
-        exchange = failure.exchange
-        if exchange is None or failure.call is not Call.TOOL or failure.status not in {400, 422}:
-            continue
-        if "json" in exchange.request_headers.get("content-type", "json"):
-            yield exchange_sight(
-                view, exchange, f"{failure.status} {failure.said[:200]}", exchange.path.rsplit("/", 1)[-1]
             )
 
 
@@ -288,7 +252,32 @@ def _token_lengths(item: Any) -> dict[str, int]:
     return {name: len(item[name]) for name in names if isinstance(item, dict) and isinstance(item.get(name), list)}
 
 
+def _null_details(view: View) -> Iterator[Sight]:
+    """A model server that rejects a null or missing part of a provider's usage or envelope."""
+    for failure in view.exchange_failures:
+        exchange = failure.exchange
+        if exchange is None or failure.call not in {Call.MODEL, Call.JUDGE} or (failure.status or 0) < 500:
+            continue
+        text = exchange.unwrapped.leaf.text
+        places = re.findall(r"(?m)^([a-z_][\w.-]*)\n\s+(?:Input|Field)", text)
+        lacking = re.search(r"type=missing|input_value=None|none_required", text)
+        if places and (lacking or all(not place.startswith("output") for place in places)):
+            yield exchange_sight(view, exchange, text[:300], ", ".join(places[:4]))
+
+
 RULES: tuple[Rule, ...] = (
+    Rule(
+        id="model.null_envelope",
+        layer=Layer.MODEL_SERVING,
+        needs="A model server's validation error about the provider's envelope, or about something null or missing",
+        sees=_null_details,
+        cause="The provider's answer lacks parts that Gym's model server requires: {what}.",
+        next_action="Fill them in where the provider or its proxy makes the answer, or use a Gym whose adapter takes "
+        "null there.",
+        source="LiteLLM's Responses bridge sends null usage details",
+        strength=Strength.PROVEN,
+        runner_up=Layer.VERIFIER_RUNTIME,
+    ),
     Rule(
         id="model.token_counts",
         layer=Layer.MODEL_SERVING,
@@ -440,28 +429,6 @@ RULES: tuple[Rule, ...] = (
         next_action="Count it as the model's behaviour, or check the tool parser if the name is garbled.",
         source="Gym pastes a tool's 404 into function_call_output",
         runner_up=Layer.CONFIG,
-    ),
-    Rule(
-        id="config.unserved_tool",
-        layer=Layer.CONFIG,
-        needs="404 for a tool that the row offers",
-        sees=both(_unserved_tool, echoes(Echo.NOT_FOUND, offered=True)),
-        cause="The row offers the tool {what}, but no route of the resources server serves it.",
-        next_action="Register the route, or send the row to the resources server that has it.",
-        source="Gym pastes a tool's 404 into function_call_output",
-        runner_up=Layer.VERIFIER_RUNTIME,
-    ),
-    Rule(
-        id="data.tool_arguments",
-        layer=Layer.DATA_SCHEMA,
-        needs="422 from a tool",
-        sees=both(_wrong_tool_arguments, echoes(Echo.UNPROCESSABLE)),
-        cause="The arguments do not fit what the tool {what} takes; the 422 was fed back to the model as the tool's "
-        "output.",
-        next_action="Compare the row's tool schema with the tool's request model and correct the one that drifted; "
-        "where they agree, it is the model's behaviour.",
-        source="FastAPI 422; Gym pastes it into function_call_output",
-        runner_up=Layer.MODEL_SERVING,
     ),
     Rule(
         id="model.said_nothing",

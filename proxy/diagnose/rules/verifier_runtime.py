@@ -243,19 +243,6 @@ def _rejects_answer(view: View) -> Iterator[Sight]:
             yield exchange_sight(view, exchange, failure.said[:300], failure.said.partition("\n")[0][:160])
 
 
-def _null_details(view: View) -> Iterator[Sight]:
-    """A model server that rejects a null or missing part of a provider's usage or envelope."""
-    for failure in view.exchange_failures:
-        exchange = failure.exchange
-        if exchange is None or failure.call not in {Call.MODEL, Call.JUDGE} or (failure.status or 0) < 500:
-            continue
-        text = exchange.unwrapped.leaf.text
-        places = re.findall(r"(?m)^([a-z_][\w.-]*)\n\s+(?:Input|Field)", text)
-        lacking = re.search(r"type=missing|input_value=None|none_required", text)
-        if places and (lacking or all(not place.startswith("output") for place in places)):
-            yield exchange_sight(view, exchange, text[:300], ", ".join(places[:4]))
-
-
 def _gym_raised(view: View) -> Iterator[Sight]:
     """An exception of a Gym server itself, with nothing failing below it."""
     for failure in view.exchange_failures:
@@ -491,18 +478,6 @@ RULES: tuple[Rule, ...] = (
         "in-memory state.",
         source="Gym sessions",
         failure_kind="session_lost",
-    ),
-    Rule(
-        id="model.null_envelope",
-        layer=Layer.MODEL_SERVING,
-        needs="A model server's validation error about the provider's envelope, or about something null or missing",
-        sees=_null_details,
-        cause="The provider's answer lacks parts that Gym's model server requires: {what}.",
-        next_action="Fill them in where the provider or its proxy makes the answer, or use a Gym whose adapter takes "
-        "null there.",
-        source="LiteLLM's Responses bridge sends null usage details",
-        strength=Strength.PROVEN,
-        runner_up=Layer.VERIFIER_RUNTIME,
     ),
     Rule(
         id="verifier.rejects_answer",
