@@ -74,7 +74,7 @@ class Lab:
     def __init__(self, stack: AsyncExitStack) -> None:
         self._stack = stack
 
-    async def serve(self, handler: Handler, *, tls: ssl.SSLContext | None = None) -> int:
+    async def serve(self, handler: Handler, *, host: str = "127.0.0.1", tls: ssl.SSLContext | None = None) -> int:
         """A raw server; each connection is its handler's, and is closed after it."""
         tasks: set[asyncio.Task[None]] = set()
 
@@ -97,7 +97,7 @@ class Lab:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
 
-        server = await asyncio.start_server(accept, "127.0.0.1", 0, ssl=tls, backlog=4096, limit=2**22)
+        server = await asyncio.start_server(accept, host, 0, ssl=tls, backlog=4096, limit=2**22)
         self._stack.push_async_callback(stop)
         port: int = server.sockets[0].getsockname()[1]
         return port
