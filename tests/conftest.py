@@ -2,10 +2,87 @@
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from gymtap.proxy.demo.play import play
+from gymtap.schemas import (
+    Attribution,
+    Body,
+    Call,
+    Confidence,
+    Exchange,
+    Method,
+    Request,
+    Response,
+    RowKey,
+    ServerKind,
+    State,
+)
+
+START_NS = 1_796_000_000_000_000_000
+_KINDS = {
+    Call.RUN: ServerKind.AGENT,
+    Call.RESPONSES: ServerKind.AGENT,
+    Call.MODEL: ServerKind.MODEL,
+    Call.PROVIDER: ServerKind.PROVIDER,
+}
+
+
+def _attributed(task: int = 5, **said: Any) -> Attribution:
+    row = RowKey(task=task, rollout=0)
+    return Attribution(**{"row": row, "method": Method.BODY, "confidence": Confidence.CERTAIN} | said)
+
+
+def _exchange(
+    number: int,
+    call: Call,
+    parent: int | None = None,
+    status: int | None = 200,
+    at_ms: float | None = None,
+    **said: Any,
+) -> Exchange:
+    """Exchange `a<number>`; `status` None leaves it open; it begins `at_ms` (else its number) after START_NS."""
+    kind = _KINDS.get(call, ServerKind.RESOURCES)
+    started_ns = START_NS + int((number if at_ms is None else at_ms) * 1e6)
+    headers = (("Content-Type", "application/json"),)
+    response = None
+    if status is not None:
+        body = Body(digest=None, size_bytes=number * 100)
+        response = Response(status=status, reason="", headers=headers, body=body, first_byte_ms=1.0, ended_ms=2.0)
+    values: dict[str, Any] = {
+        "id": f"a{number}",
+        "server": str(kind),
+        "kind": kind,
+        "call": call,
+        "state": State.OPEN if status is None else State.DONE,
+        "started_ns": started_ns,
+        "request": Request(method="POST", target=f"/{call}", headers=headers, body=Body(digest=None, size_bytes=12)),
+        "response": response,
+        "duration_ms": None if status is None else 2.0,
+        "parent": None if parent is None else f"a{parent}",
+        "attribution": _attributed(),
+    }
+    return Exchange(**values | said)
+
+
+@pytest.fixture(scope="session")
+def attributed() -> Any:
+    """`attributed(task, **fields)`: an attribution that is certain, unless it says otherwise."""
+    return _attributed
+
+
+@pytest.fixture(scope="session")
+def exchange() -> Any:
+    """`exchange(number, call, parent, status, at_ms, **fields)`: see `_exchange`."""
+    return _exchange
+
+
+@pytest.fixture(scope="session")
+def start_ns() -> int:
+    """When exchange 0 would have begun."""
+    return START_NS
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,7 @@ def _bundle(
 
 
 def _tell(said: "Contents", file: Path, *, as_json: bool) -> None:
-    from gymtap.proxy.cli.words import counted, size  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.views.words import counted, size  # noqa: PLC0415 - quick `--help`
 
     if as_json:
         screen.write_json({"file": str(file), "size_bytes": file.stat().st_size, **said.model_dump(mode="json")})

@@ -26,7 +26,7 @@ def _captures(as_json: JsonOption = False) -> None:
         screen.note(f"no captures in {root}")
         screen.note("  begin one with `gymtap run -- <gym command>`, or see one with `gymtap demo`")
         return
-    from gymtap.proxy.cli.rows_view import captures_table  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.views.rows_view import captures_table  # noqa: PLC0415 - only where it is drawn
 
     screen.out().print(captures_table(infos, time.time_ns()))
     screen.note(f"in {root}")

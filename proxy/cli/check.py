@@ -196,12 +196,11 @@ def _draw_finding(console: Any, found: dict[str, Any]) -> None:
 
 def _install(
     version: Annotated[str, typer.Argument(metavar="[VLLM]", help="The vLLM release whose engines to get.")] = "0.32",
-    target: Annotated[Path | None, typer.Option(help="Where to; a private cache folder if left out.")] = None,
 ) -> None:
     """Install the engines of a vLLM release, without torch, apart from this environment."""
     from gymtap.proxy.check.engines import install  # noqa: PLC0415 - quick `--help`
 
-    screen.note(f"the engines of vLLM {version} are in {install(version, target)}")
+    screen.note(f"the engines of vLLM {version} are in {install(version)}")
     _show()
 
 

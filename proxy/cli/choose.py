@@ -7,11 +7,11 @@ the very thing that is looked for.
 import re
 from collections.abc import Sequence
 
-from gymtap.proxy.cli.plain import one_line
 from gymtap.proxy.cli.screen import note
-from gymtap.proxy.cli.words import counted, size
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.store import Capture, resolve
+from gymtap.proxy.views.plain import one_line
+from gymtap.proxy.views.words import counted, size
 from gymtap.schemas import Gap, RowKey
 
 _EXCHANGE_ID = re.compile(r"[a-z]+\d+")

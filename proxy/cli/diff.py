@@ -78,9 +78,9 @@ def _hop(pair: "Pair") -> dict[str, Any]:
 
 
 def _draw(pairs: "Sequence[Pair]", rewards: "Sequence[float | None]") -> None:
-    from gymtap.proxy.cli.plain import one_line  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.cli.words import call_name, counted, duration  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.replay.sides import status  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.views.plain import one_line  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.views.words import call_name, counted, duration  # noqa: PLC0415 - quick `--help`
 
     out = screen.out()
     for pair in pairs:

@@ -3,18 +3,19 @@
 import asyncio
 import signal
 from dataclasses import asdict, dataclass
+from functools import partial
 
 from gymtap.proxy.cli import screen
 from gymtap.proxy.cli.choose import open_capture
-from gymtap.proxy.cli.plain import one_line
-from gymtap.proxy.cli.words import counted
 from gymtap.proxy.core.errors import GymtapError, UsageError
-from gymtap.proxy.replay.load import everything
+from gymtap.proxy.replay.load import everything, reads, recorded
 from gymtap.proxy.replay.match import Matcher
 from gymtap.proxy.replay.playback import Playback
 from gymtap.proxy.replay.stub import Stub, address, addresses, boundaries
 from gymtap.proxy.replay.targets import base_url
 from gymtap.proxy.store import Capture
+from gymtap.proxy.views.plain import one_line
+from gymtap.proxy.views.words import counted
 
 _TOLD_MISSES = 10
 
@@ -45,8 +46,7 @@ def run(asked: Asked) -> int:
 
 
 def _load(asked: Asked, capture: Capture, stub: Stub) -> tuple[Playback, Matcher]:
-    covered = [one for one in everything(capture) if stub.covers(one.exchange.server, one.exchange.kind)]
-    matcher = Matcher(stub.entries(covered), loose=asked.loose, again=True)
+    matcher = Matcher(stub.entries(everything(capture)), loose=asked.loose, again=True, load=partial(recorded, capture))
     if not len(matcher):
         raise GymtapError(
             f"{capture.path.name} has no call to {asked.stub} that was answered", "`gymtap rows` shows it"
@@ -57,7 +57,7 @@ def _load(asked: Asked, capture: Capture, stub: Stub) -> tuple[Playback, Matcher
             "their answers may change places"
         )
     passing = base_url(asked.endpoint) if asked.passing and asked.endpoint else None
-    return Playback(matcher, stub.reads(covered), passing=passing), matcher
+    return Playback(matcher, stub.reads(reads(capture)), passing=passing), matcher
 
 
 async def _serve(asked: Asked, capture: Capture, stub: Stub, playback: Playback) -> None:
@@ -82,7 +82,7 @@ async def _places(capture: Capture, stub: Stub) -> list[tuple[str, int]]:
 
 
 def _tell(asked: Asked, playback: Playback, matcher: Matcher) -> None:
-    tally, left = playback.tally, len(matcher.left())
+    tally, left = playback.tally, matcher.unasked
     if asked.as_json:
         screen.write_json({**asdict(tally), "unasked": left})
         return

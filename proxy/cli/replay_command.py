@@ -15,15 +15,14 @@ from gymtap.proxy.cli.replay_view import Faces
 from gymtap.proxy.core.errors import CaptureError, UsageError
 from gymtap.proxy.replay import edits
 from gymtap.proxy.replay.bundle import contents, row_of
-from gymtap.proxy.replay.load import recorded
+from gymtap.proxy.replay.load import reads
 from gymtap.proxy.replay.patch import parse
 from gymtap.proxy.replay.prepare import Changes, Draft, changed, of_exchange, of_row, read_rows
-from gymtap.proxy.replay.recorded import Recorded
 from gymtap.proxy.replay.run import Order, replay
 from gymtap.proxy.replay.stub import Stub, address, boundaries
 from gymtap.proxy.replay.targets import Wanted, base_url, target
 from gymtap.proxy.store import Capture, captures_root, fresh, newest
-from gymtap.schemas import Call, RowKey, Server
+from gymtap.schemas import RowKey, Server
 
 
 @dataclass(frozen=True)
@@ -81,7 +80,7 @@ def _order(asked: Asked, capture: Capture, bundle: Path | None) -> Order:
         wanted=_wanted(asked),
         head=base_url(asked.gym) if asked.gym else None,
         stub=_stub(asked, servers),
-        reads=_reads(capture) if asked.stub else (),
+        reads=tuple(reads(capture)) if asked.stub else (),
         times=asked.times,
         concurrency=asked.concurrency,
         rebuild=asked.tools,
@@ -195,11 +194,6 @@ def _stub(asked: Asked, servers: Sequence[Server]) -> Stub | None:
         return None
     listen = (address(asked.stub_listen),) if asked.stub_listen else ()
     return Stub(boundaries(asked.stub, servers), asked.stub_loose, asked.stub_pass, listen)
-
-
-def _reads(capture: Capture) -> list[Recorded]:
-    """The recorded GETs that belong to no row: a provider's /v1/models."""
-    return [recorded(capture, one) for one in capture.exchanges(call=Call.HEALTH)]
 
 
 def _live(capture: Capture) -> Path | None:

@@ -10,8 +10,6 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
 from gymtap.proxy.cli import screen
-from gymtap.proxy.cli.plain import clipped, one_line
-from gymtap.proxy.cli.words import counted
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.replay.compare import Difference
 from gymtap.proxy.replay.edits import changes
@@ -21,6 +19,8 @@ from gymtap.proxy.replay.run import Announcement, Order
 from gymtap.proxy.replay.safety import Announced
 from gymtap.proxy.replay.session import Result
 from gymtap.proxy.replay.verdict import Word
+from gymtap.proxy.views.plain import clipped, one_line
+from gymtap.proxy.views.words import counted
 
 _SHOWN_ROWS = 3
 _SHOWN_DIFFERENCES = 8

@@ -86,7 +86,7 @@ def _names(rows: "list[Row]", agent: str | None) -> "dict[RowKey, str]":
 
 
 def _document(capture: "Capture", rows: "list[Row]", names: "dict[RowKey, str]") -> dict[str, Any]:
-    from gymtap.proxy.cli.answers import row_message  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.views.answers import row_message  # noqa: PLC0415 - quick `--help`
 
     return {
         "capture": str(capture.path),
@@ -100,8 +100,8 @@ def _document(capture: "Capture", rows: "list[Row]", names: "dict[RowKey, str]")
 
 def show_rows(out: "Console", capture: "Capture", rows: "list[Row]") -> None:
     """Draw rows, each with the innermost message of its failure; their sum goes to stderr."""
-    from gymtap.proxy.cli.answers import row_message  # noqa: PLC0415 - only where it is drawn
-    from gymtap.proxy.cli.rows_view import rows_summary, rows_table  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.views.answers import row_message  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.views.rows_view import rows_summary, rows_table  # noqa: PLC0415 - only where it is drawn
 
     told = [row.model_copy(update={"error": row_message(capture, row)}) for row in rows]
     if told:

@@ -8,7 +8,7 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any, TextIO
 
-from gymtap.proxy.cli.plain import printable
+from gymtap.proxy.views.plain import printable
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -67,8 +67,8 @@ def _follow(capture: "Capture", from_start: bool) -> "Iterator[Exchange]":
 
 
 def _draw(capture: "Capture", exchange: "Exchange") -> None:
-    from gymtap.proxy.cli.answers import message_of  # noqa: PLC0415 - only where it is drawn
     from gymtap.proxy.cli.tail_view import tail_lines  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.views.answers import message_of  # noqa: PLC0415 - only where it is drawn
 
     out = screen.out()
     for line in tail_lines(exchange, message_of(capture, exchange) if exchange.failed else ""):

@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 
 from rich.text import Text
 
-from gymtap.proxy.cli.marks import ID_STYLE, exchange_mark, status_style
-from gymtap.proxy.cli.plain import printable
-from gymtap.proxy.cli.words import call_name, duration, exchange_status
+from gymtap.proxy.views.marks import ID_STYLE, exchange_mark, status_style
+from gymtap.proxy.views.plain import printable
+from gymtap.proxy.views.words import call_name, duration, exchange_status
 from gymtap.schemas import Exchange
 
 _ROW_WIDTH = 8

@@ -12,8 +12,8 @@ from gymtap.proxy.cli.options import CaptureOption, JsonOption
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from gymtap.proxy.cli.call_tree import CallTree, Node
     from gymtap.proxy.store import Capture
+    from gymtap.proxy.views.call_tree import CallTree, Node
     from gymtap.schemas import Exchange, Row
 
 
@@ -63,8 +63,8 @@ class Seen:
 
 def see(capture: "Capture", name: str, *, fold: bool = True) -> Seen:
     """Read a row's tree, by its label or by an exchange in it. Raises UsageError and CaptureError."""
-    from gymtap.proxy.cli.answers import message_of  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.cli.call_tree import call_tree  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.views.answers import message_of  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.views.call_tree import call_tree  # noqa: PLC0415 - quick `--help`
 
     row, exchanges, marked = _find(capture, name)
     tree = call_tree(exchanges, row.root if row else None, fold=fold, rowless=row is None)
@@ -121,7 +121,7 @@ def _branch(node: "Node") -> dict[str, Any]:
 
 def show_tree(out: "Console", seen: Seen) -> None:
     """Draw a heading and the tree."""
-    from gymtap.proxy.cli.tree_view import TreeView, row_heading  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.views.tree_view import TreeView, row_heading  # noqa: PLC0415 - only where it is drawn
 
     now_ns = time.time_ns()
     if seen.row is not None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymtap.proxy.cli.body_view import MAX_ITEMS, MAX_LINES, MAX_STRING_CHARS, Drawing, draw_body
+from gymtap.proxy.views.body_view import MAX_ITEMS, MAX_LINES, MAX_STRING_CHARS, Drawing, draw_body
 
 
 def _text(drawing: Drawing) -> str:

@@ -1,7 +1,7 @@
 from rich.console import Console
 from rich.text import Text
 
-from gymtap.proxy.cli.columns import Across, Column, Columns
+from gymtap.proxy.views.columns import Across, Column, Columns
 
 
 def _drawn(columns: Columns, width: int) -> list[str]:

@@ -4,7 +4,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymtap.proxy.cli.call_tree import Node, call_tree
+from gymtap.proxy.views.call_tree import Node, call_tree
 from gymtap.schemas import Call
 
 type Make = Callable[..., Any]

@@ -4,8 +4,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymtap.proxy.cli.body_view import draw_body
-from gymtap.proxy.cli.event_stream import read_stream
+from gymtap.proxy.views.body_view import draw_body
+from gymtap.proxy.views.event_stream import read_stream
 
 
 def _stream(*events: Any) -> bytes:

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymtap.proxy.cli.plain import clipped, one_line, printable
-from gymtap.proxy.cli.words import call_name, doubt, duration, exchange_status, size
+from gymtap.proxy.views.plain import clipped, one_line, printable
+from gymtap.proxy.views.words import call_name, doubt, duration, exchange_status, size
 from gymtap.schemas import Attribution, Call, Confidence, Method, RowKey, State, TransportError, TransportErrorKind
 
 type Make = Callable[..., Any]
