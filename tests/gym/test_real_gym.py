@@ -29,9 +29,9 @@ def test_every_exchange_of_a_run_is_captured_with_its_row(gym_python: Path, tmp_
         config = ("--config", str(ROOT / "examples" / "gym_single_tool_call.yaml"), "--split", "validation")
         model = ("--model", "stub-model", "--model-url", url, "--model-api-key", "EMPTY")
         size = ("--num-repeats", "2", "--concurrency", "10", "--output", str(output))
+        wrapped = [sys.executable, "-m", "gymtap", "run", "--capture", str(capture), "--"]
         ended = subprocess.run(
-            [sys.executable, "-m", "gymtap", "run", "--capture", str(capture), "--", str(ROOT / "examples" / "gym.sh")]
-            + ["eval", "run", *config, *model, *size],
+            [*wrapped, str(ROOT / "examples" / "gym.sh"), "eval", "run", *config, *model, *size],
             env=os.environ | {"GYMTAP_GYM_WORK": str(tmp_path)},
             capture_output=True,
             text=True,

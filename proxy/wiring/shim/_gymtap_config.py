@@ -5,6 +5,7 @@ of this process's own entry in it: `{name: {type: {implementation: {host, port, 
 no such name is Gym's main one, which serves the head.
 """
 
+import contextlib
 import os
 import sys
 
@@ -92,7 +93,8 @@ def is_gym_address(host, port):
 def mentions(origin, limit=20):
     """The key paths (`policy_model.responses_api_models.vllm_model.base_url`) of values that begin with `origin`."""
     found = []
-    _search(_config(), (), origin, found, limit)
+    with contextlib.suppress(Exception):  # a broken value ends the search; what was found is good
+        _search(_config(), (), origin, found, limit)
     return found
 
 

@@ -5,8 +5,6 @@ original, and the response belongs to the original. A transport with TLS setting
 application's own is left alone.
 """
 
-import copy
-
 import _gymtap_config
 import _gymtap_control
 import _gymtap_routes
@@ -98,7 +96,8 @@ def _origin(transport, request):
 
 def _towards(route, request):
     """A copy for the transport: with the parent, and with the tap's address where the request leaves Gym."""
-    sent = copy.copy(request)
+    sent = object.__new__(type(request))
+    sent.__dict__.update(request.__dict__)  # copy.copy would leave the body behind, as for pickling
     parent = PARENT.get()
     if parent is not None:
         sent.headers = request.headers.copy()
