@@ -222,6 +222,7 @@ class Recorder:
         self._open: dict[int, _Open] = {}
         self._growing: set[_Assembly] = set()
         self._servers: dict[str, Server] = {}
+        self._heard: dict[str, tuple[Server, Server]] = {}
         self._announced: list[Server] = []
         self._failures: dict[tuple[str, str, str], int] = {}
         self._wake = threading.Event()
@@ -307,8 +308,13 @@ class Recorder:
             if self._servers.get(server.name) != server:
                 self._listen(server)
 
-    def _listen(self, server: Server) -> Server:
-        server = self._writer.listening(server)
+    def _listen(self, said: Server) -> Server:
+        """The server with what is known of it by now; addons hear of it when it is new, or its kind is."""
+        before = self._heard.get(said.name)
+        if before is not None and before[0] is said and before[1] is self._servers[said.name]:
+            return before[1]
+        server = self._writer.listening(said)
+        self._heard[said.name] = said, server
         if self._servers.get(server.name) != server:
             self._servers[server.name] = server
             for addon in self._addons:

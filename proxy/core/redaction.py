@@ -53,7 +53,7 @@ class Redactor:
     def __init__(self, *, keep_cookies: bool = False) -> None:
         self._keep_cookies = keep_cookies
         self._rules = RULES if keep_cookies else (*RULES, signatures)
-        self._secret_headers: dict[str, str] = {}
+        self._names: dict[str, str] = {}
         self._suspects = jsonschema_rs.validator_for(
             {"pattern": SUSPECT}, pattern_options=jsonschema_rs.RegexOptions()
         ).is_valid
@@ -73,14 +73,17 @@ class Redactor:
 
     def headers(self, headers: Headers) -> tuple[Headers, int]:
         """Header fields: secrets by name; cookies' signatures; in all other values what looks like a secret."""
-        suspect = self._suspects("\n".join([value for _, value in headers]))
-        clean: list[tuple[str, str]] = []
-        total = 0
-        for name, value in headers:
-            made, replaced = self._header(name, value, suspect=suspect)
-            clean.append((name, made))
-            total += replaced
-        return (tuple(clean), total) if total else (headers, 0)
+        said = [self._said(name) for name, _ in headers]
+        others = "\n".join([value for (_, value), about in zip(headers, said, strict=True) if not about])
+        suspect = self._suspects(others)
+        if not suspect and not any(said):
+            return headers, 0
+        made = [
+            self._value(name, value, about) if about or suspect else (value, 0)
+            for (name, value), about in zip(headers, said, strict=True)
+        ]
+        total = sum([replaced for _, replaced in made])
+        return tuple([(name, value) for (name, _), (value, _) in zip(headers, made, strict=True)]), total
 
     def target(self, target: str) -> tuple[str, int]:
         """A request target: query parameters by name, and userinfo where it is a whole URL."""
@@ -113,23 +116,22 @@ class Redactor:
         """For a body that comes in pieces."""
         return StreamRedactor(self)
 
-    def _header(self, name: str, value: str, *, suspect: bool) -> tuple[str, int]:
-        said = self._secret_headers.get(name)
-        if said is None:
-            said = self._learn(name)
+    def _value(self, name: str, value: str, said: str) -> tuple[str, int]:
         if said == "cookie":
             return (value, 0) if self._keep_cookies else _cookies(value, one=name.lower() == "set-cookie")
         if said:
             content = value.encode("latin-1", "replace")
             return _latin(_replace(content, list(value_spans(content))))
-        return self.text(value) if suspect else (value, 0)
+        return self.text(value)
 
-    def _learn(self, name: str) -> str:
+    def _said(self, name: str) -> str:
         """What a header's name says of its value: `cookie`, `whole` or nothing; remembered for the usual names."""
-        lower = name.lower()
-        said = "cookie" if lower in ("cookie", "set-cookie") else "whole" if _HEADER.search(lower) else ""
-        if len(self._secret_headers) < _NAMES_REMEMBERED:
-            self._secret_headers[name] = said
+        said = self._names.get(name)
+        if said is None:
+            lower = name.lower()
+            said = "cookie" if lower in ("cookie", "set-cookie") else "whole" if _HEADER.search(lower) else ""
+            if len(self._names) < _NAMES_REMEMBERED:
+                self._names[name] = said
         return said
 
     def _spans(self, content: bytes) -> list[Span]:

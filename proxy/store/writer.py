@@ -44,6 +44,7 @@ PENDING_LIMIT_BYTES = 64 * 2**20
 """How much is kept for the next try while the disk refuses."""
 
 _ERROR_CHARACTERS = 300
+_STATEMENT_BYTES = 64
 _RECENT_BODIES = 50_000
 _UPSERT = """
 INSERT INTO exchanges (id, server, kind, call, state, failed, started_ns, duration_ms, status, reward, error,
@@ -192,6 +193,8 @@ class CaptureWriter:
     def listening(self, server: Server) -> Server:
         """Keep a server; returns it with its kind, where that is known already."""
         known = self._servers.get(server.name)
+        if known is server:
+            return server
         if known is not None and server.kind is ServerKind.UNKNOWN:
             server = server.model_copy(update={"kind": known.kind})
         if server != known:
@@ -235,6 +238,7 @@ class CaptureWriter:
             self._pend(
                 "INSERT OR IGNORE INTO bodies VALUES (?,?,NULL,?,?,?,?)",
                 (digest, stored.size_bytes, stored.base, stored.prefix_bytes, stored.suffix_bytes, stored.data),
+                len(stored.data),
             )
         return digest.hex()
 
@@ -253,7 +257,7 @@ class CaptureWriter:
             self._encoder.compress(segment),
         )
         spool.segments += 1
-        self._pend("INSERT INTO segments VALUES (?,?,?,?,?,?)", values)
+        self._pend("INSERT INTO segments VALUES (?,?,?,?,?,?)", values, len(values[-1]))
 
     def spool_end(self, spool: Spool, digest: bytes, size_bytes: int) -> str | None:
         """Name a long body by its digest; if it is there already, this copy goes. None when parts of it were lost."""
@@ -328,10 +332,9 @@ class CaptureWriter:
 
     def finding(self, finding: Finding) -> None:
         """Keep a finding, redacted."""
-        text = self._redactor.body(finding.model_dump_json(exclude_none=True).encode())[0]
-        self._pend(
-            "INSERT INTO findings (exchange, rule, finding) VALUES (?,?,?)", (finding.exchange, finding.rule, text)
-        )
+        text = self._redactor.text(finding.model_dump_json(exclude_none=True))[0]
+        values = (finding.exchange, finding.rule, text)
+        self._pend("INSERT INTO findings (exchange, rule, finding) VALUES (?,?,?)", values, len(text))
 
     def gap(self, gap: Gap) -> None:
         """Count a gap; safe from any thread."""
@@ -410,9 +413,9 @@ class CaptureWriter:
             entry = self._entries[flow.id] = _Entry(flow, None, None)
         return entry
 
-    def _pend(self, statement: str, values: Sequence[Any]) -> None:
+    def _pend(self, statement: str, values: Sequence[Any], size_bytes: int = 0) -> None:
         self._bodies.append((statement, values))
-        self._pending_bytes += 64 + sum(len(value) for value in values if isinstance(value, bytes))
+        self._pending_bytes += size_bytes + _STATEMENT_BYTES
 
     def _has(self, digest: bytes) -> bool:
         if digest in self._recent:
@@ -442,8 +445,7 @@ class CaptureWriter:
         for name in self._dirty:
             entry = self._entries[name]
             values = self._values(entry)
-            self._pend(_UPSERT, values)
-            self._pending_bytes += len(values[-2])
+            self._pend(_UPSERT, values, len(values[-2]))
             if entry.state is not State.OPEN:
                 del self._entries[name]
         self._dirty.clear()
