@@ -237,6 +237,11 @@ def _evidence(view: View, hits: list[_Hit], best: _Hit) -> Iterator[Evidence]:
         if hit.sight.where not in seen and len(seen) < _MOST_EVIDENCE:
             seen.add(hit.sight.where)
             yield Evidence(source=hit.sight.source, where=hit.sight.where, text=hit.sight.text)
+    for hit in hits:  # what a rule of another layer says of the same exchange (a poisoned client, a lost body)
+        beside = hit.sight.where == best.sight.where and hit.rule.layer is not best.rule.layer
+        if beside and hit.rule.strength >= Strength.STATUS and hit.rule.id not in seen:
+            seen.add(hit.rule.id)
+            yield Evidence(source=hit.sight.source, where=hit.sight.where, text=_filled(hit.rule.cause, hit.sight.what))
     for exchange in view.exchange_failures:
         if exchange.swallowed and exchange.where not in seen and len(seen) < _MOST_EVIDENCE:
             seen.add(exchange.where)

@@ -23,7 +23,7 @@ _STEPS: tuple[tuple[re.Pattern[str], str], ...] = (
     ),
     (re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b|\b(?:localhost|[\w-]+(?:\.[\w-]+)+):\d+\b"), "<host>"),
     (re.compile(r"(?<![\w<])/(?:[\w.@%+-]+/)+[\w.@%+-]*"), "<path>"),
-    (re.compile(r"0x[0-9a-fA-F]+|\b(?=[0-9a-f]*\d)[0-9a-f]{8,}\b"), "<id>"),
+    (re.compile(r"0x[0-9a-fA-F]+|\b(?=[0-9a-f]*[a-f])(?=[0-9a-f]*\d)[0-9a-f]{8,}\b"), "<id>"),
     (re.compile(r"`[^`\n]{0,200}`|\"[^\"\n]{0,200}\"|(?<!\w)'[^'\n]{0,200}'(?!\w)"), "<value>"),
     (re.compile(r"[-+]?\b\d[\d_,]*(?:\.\d+)?(?:e[+-]?\d+)?\b"), "<n>"),
     (re.compile(r"\s+"), " "),

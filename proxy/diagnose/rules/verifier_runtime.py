@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from gymtap.proxy.core.unwrap import innermost_bytes
 from gymtap.proxy.diagnose.answers import read_answer
 from gymtap.proxy.diagnose.evidence import Seen
 from gymtap.proxy.diagnose.rule import Rule, Sight, Strength, View, both, exchange_sight, said
@@ -68,6 +69,18 @@ def _lost_body(view: View) -> Iterator[Sight]:
                 f"{exchange.path} said {exchange.unwrapped.leaf.text[:80]!r}; {inner.boundary} had said {_leaf(inner)}"
             )
             yield exchange_sight(view, exchange, text, _leaf(inner))
+
+
+def _disagrees(view: View) -> Iterator[Sight]:
+    """A /run error whose text ends in another body than the failing exchange at the end of its branch sent."""
+    for run in view.material.of(Call.RUN):
+        inner = _innermost_failed(view, run)
+        if inner is run or not run.wraps or inner.response is None or inner.call is Call.RUN:
+            continue
+        told, truncated = innermost_bytes(run.response or "")
+        sent = _leaf(inner)
+        if not truncated and told.decode("utf-8", "replace") != inner.response and _leaf(run) != sent:
+            yield exchange_sight(view, run, f"/run tells {_leaf(run)!r}; {inner.boundary} had said {sent!r}", sent)
 
 
 def _innermost_failed(view: View, exchange: Seen) -> Seen:
@@ -382,6 +395,17 @@ RULES: tuple[Rule, ...] = (
         strength=Strength.PROVEN,
         runner_up=Layer.CONFIG,
         failure_kind="verifier_error",
+    ),
+    Rule(
+        id="verifier.disagrees",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A /run error whose innermost text is not what the innermost failing exchange sent",
+        sees=_disagrees,
+        cause="The error that /run tells is not the one on the wire: {what}.",
+        next_action="Believe the exchange; the text is of an exception that came after it, or of an earlier call.",
+        source="The recorded call tree",
+        severity=Severity.WARNING,
+        strength=Strength.FALLBACK,
     ),
     Rule(
         id="verifier.judge_overflow",

@@ -1,0 +1,177 @@
+"""Diagnoses rows of a capture: reads one row's exchanges and bodies into material, and groups failed rows by cause.
+
+Bodies are read only up to what rules look at, and only of the row in question, so that a capture of a hundred
+thousand exchanges answers as fast as a small one. Rows with the same failing bytes at the same boundary share
+one diagnosis while causes are counted.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from gymtap.proxy.core.errors import GymtapError
+from gymtap.proxy.diagnose.classify import diagnose
+from gymtap.proxy.diagnose.evidence import Material, Seen
+from gymtap.proxy.store import Capture
+from gymtap.schemas import ROWLESS_CALLS, Body, Diagnosis, Exchange, Headers, Layer, Row, RowState, ServerKind, State
+
+MAX_BODY_BYTES = 4 * 2**20
+"""Longer bodies are read no further than this."""
+MAX_EXCHANGES = 2_000
+"""A row with more exchanges (an endless retry) is diagnosed from its first and last ones."""
+_PARTED = "\N{HORIZONTAL ELLIPSIS}"
+
+
+def row_material(capture: Capture, row: Row, *, now_ns: int) -> Material:
+    """What a capture holds of one row; `now_ns` (UTC since the epoch) gives open exchanges their age."""
+    return material_of(capture, capture.exchanges(row=row.key), now_ns=now_ns, row=row.key.label)
+
+
+def material_of(capture: Capture, exchanges: Iterable[Exchange], *, now_ns: int, row: str | None = None) -> Material:
+    """Exchanges of a capture, with their bodies, as material. A body that was lost is None."""
+    kept = _bounded([exchange for exchange in exchanges if exchange.call not in ROWLESS_CALLS])
+    if not kept:
+        return Material()
+    began = kept[0].started_ns
+    return Material(exchanges=tuple(_seen(capture, exchange, began, now_ns, row) for exchange in kept))
+
+
+def _bounded(exchanges: list[Exchange]) -> list[Exchange]:
+    half = MAX_EXCHANGES // 2
+    return exchanges if len(exchanges) <= MAX_EXCHANGES else exchanges[:half] + exchanges[-half:]
+
+
+def _seen(capture: Capture, exchange: Exchange, began_ns: int, now_ns: int, row: str | None) -> Seen:
+    response, error = exchange.response, exchange.error
+    is_open = exchange.state is State.OPEN
+    return Seen(
+        id=exchange.id,
+        caller=str(exchange.caller or "?"),
+        callee=str(exchange.kind),
+        call=exchange.call,
+        method=exchange.request.method,
+        target=exchange.request.target,
+        judge=exchange.kind is ServerKind.JUDGE or "judge" in f"{exchange.server} {exchange.caller}".lower(),
+        status=response.status if response else None,
+        request=_text(capture, exchange.request.body),
+        response=_text(capture, response.body) if response else None,
+        request_headers=_headers(exchange.request.headers),
+        response_headers=_headers(response.headers) if response else {},
+        error=error.kind if error else None,
+        error_text=error.message if error else "",
+        is_open=is_open,
+        started_ms=(exchange.started_ns - began_ns) / 1e6,
+        duration_ms=exchange.duration_ms,
+        open_ms=(now_ns - exchange.started_ns) / 1e6 if is_open else None,
+        parent=exchange.parent,
+        row=row or (exchange.attribution.row.label if exchange.attribution.row else None),
+        url=f"{exchange.server}{exchange.request.target}",
+    )
+
+
+def _text(capture: Capture, body: Body | None) -> str | None:
+    if body is None:
+        return ""
+    data = bytearray()
+    try:
+        for chunk in capture.body_chunks(body):
+            data += chunk
+            if len(data) > MAX_BODY_BYTES:
+                break
+    except GymtapError:  # a gap says that it was lost
+        return None
+    text = bytes(data[:MAX_BODY_BYTES]).decode("utf-8", "replace")
+    return text + _PARTED if len(data) > MAX_BODY_BYTES or body.missing_bytes else text
+
+
+def _headers(headers: Headers) -> dict[str, str]:
+    """By lower-case name; repeated ones joined, as RFC 9110 allows for all but Set-Cookie, whose names are all we read."""
+    found: dict[str, str] = {}
+    for name, item in headers:
+        key = name.lower()
+        found[key] = f"{found[key]}, {item}" if key in found else item
+    return found
+
+
+# --- one row, all causes ----------------------------------------------------------------------------------------
+
+
+def diagnose_row(capture: Capture, row: Row, *, now_ns: int) -> Diagnosis:
+    """The diagnosis of one row."""
+    found = diagnose(row_material(capture, row, now_ns=now_ns))
+    return found.model_copy(update={"row": row.key.label})
+
+
+@dataclass
+class Cause:
+    """Rows that failed for one cause. Times are UTC nanoseconds; `example` is the first such row's diagnosis."""
+
+    fingerprint: str
+    example: Diagnosis
+    first_ns: int
+    last_ns: int
+    rows: list[str] = field(default_factory=list)
+
+
+def causes(
+    capture: Capture,
+    *,
+    now_ns: int,
+    every_row: bool = False,
+    progress: Callable[[int], None] | None = None,
+) -> list[Cause]:
+    """Failing rows grouped by cause, the most frequent first.
+
+    `every_row` also looks into rows that ended well, for what was silently lost. `progress` is told how many rows are done.
+    """
+    found: dict[str, Cause] = {}
+    known: dict[object, Diagnosis] = {}
+    for number, row in enumerate(_rows(capture, every_row), 1):
+        diagnosis = _once(capture, row, known, now_ns)
+        if diagnosis.layer is not Layer.NONE:
+            _count(found, row, diagnosis)
+        if progress is not None:
+            progress(number)
+    return sorted(found.values(), key=lambda cause: (-len(cause.rows), cause.first_ns))
+
+
+def _rows(capture: Capture, every_row: bool) -> Iterator[Row]:
+    return (row for row in capture.rows() if every_row or row.state is RowState.FAILED)
+
+
+def _once(capture: Capture, row: Row, known: dict[object, Diagnosis], now_ns: int) -> Diagnosis:
+    """The row's diagnosis, shared with rows whose exchanges failed alike byte for byte."""
+    exchanges = list(capture.exchanges(row=row.key))
+    shape = _shape(row, exchanges)
+    if shape not in known:
+        known[shape] = diagnose(material_of(capture, exchanges, now_ns=now_ns, row=row.key.label))
+    return known[shape]
+
+
+def _shape(row: Row, exchanges: list[Exchange]) -> object:
+    """What decides a failed row's diagnosis: every failing exchange's boundary, status and body, and all answers' digests.
+
+    A row that ended well is decided by every answer, so only failed rows can share.
+    """
+    if row.state is not RowState.FAILED:
+        return row.key
+    return tuple(
+        (exchange.boundary, exchange.call, exchange.response.status if exchange.response else None, _digest(exchange))
+        for exchange in exchanges
+        if exchange.failed or exchange.state is State.OPEN
+    ) + (sum(1 for exchange in exchanges if not exchange.failed),)
+
+
+def _digest(exchange: Exchange) -> str | None:
+    body = exchange.response.body if exchange.response else None
+    return body.digest if body else exchange.error.kind if exchange.error else None
+
+
+def _count(found: dict[str, Cause], row: Row, diagnosis: Diagnosis) -> None:
+    fingerprint = diagnosis.fingerprint or str(diagnosis.layer)
+    cause = found.get(fingerprint)
+    if cause is None:
+        example = diagnosis.model_copy(update={"row": row.key.label})
+        cause = found[fingerprint] = Cause(fingerprint, example, row.started_ns, row.started_ns)
+    cause.rows.append(row.key.label)
+    cause.first_ns = min(cause.first_ns, row.started_ns)
+    cause.last_ns = max(cause.last_ns, row.started_ns)
