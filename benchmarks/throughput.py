@@ -2,10 +2,10 @@
 
     python benchmarks/throughput.py [--seconds 3] [--rounds 3] [--json]
 
-The upstream is a raw asyncio server that answers 4 KB; requests carry 4 KB. Each proxy is started alone, in its
-own process on core 0; the upstream and the load run on the other cores. Rounds go around all subjects and the
-median counts, so that a noisy neighbour meets each of them. `gymtap` is the whole tap as one starts it,
-recording everything to disk; `engine` is its engine with a tape that nobody keeps, which shows what recording
+The upstream is a raw asyncio server that answers 4 KB; requests carry 4 KB; no two bodies are alike. Each proxy is
+started alone, in its own process on core 0; the upstream and the load run on the other cores. Rounds go around all
+subjects and the median counts, so that a noisy neighbour meets each of them. `gymtap` is the whole tap as one starts
+it, recording everything to disk; `engine` is its engine with a tape that nobody keeps, which shows what recording
 costs; `bare aiohttp` is the simplest proxy that aiohttp's server and client make.
 """
 
@@ -14,6 +14,7 @@ import asyncio
 import itertools
 import json
 import os
+import random
 import resource
 import shutil
 import socket
@@ -34,21 +35,26 @@ LATENCY_REQUESTS = 400
 START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 120.0
 PROXY_CORES = {0}
-ANSWER = (
+ANSWER_HEAD = (
     b"HTTP/1.1 200 OK\r\ndate: Thu, 01 Jan 1970 00:00:00 GMT\r\nserver: uvicorn\r\ncontent-type: application/json\r\n"
     b"content-length: %d\r\n\r\n" % BODY_BYTES
-) + json.dumps({"output": "x" * (BODY_BYTES - len('{"output": ""}'))}).encode()
-REQUEST = (
-    b"POST /v1/responses HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nAccept: */*\r\nAccept-Encoding: gzip, deflate\r\n"
+)
+REQUEST_HEAD = (
+    b"POST /v1/responses HTTP/1.1\r\nHost: 127.0.0.1\r\nAccept: */*\r\nAccept-Encoding: gzip, deflate\r\n"
     b"User-Agent: Python/3.12 aiohttp/3.14.5\r\nCookie: policy_model=eyJzZXNzaW9uX2lkIjogIjEifQ==.aAbBcC.dDeEfF\r\n"
-    b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+    b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n" % BODY_BYTES
 )
 
 
-def request_for(port: int) -> bytes:
-    """A request as a Gym server sends it to a model server."""
-    body = json.dumps({"input": "y" * (BODY_BYTES - len('{"input": ""}'))}).encode()
-    return REQUEST % (port, len(body)) + body
+def bodies() -> Iterator[bytes]:
+    """JSON bodies of 4 KB, no two alike: a recorder that keeps equal bodies once must keep each of these."""
+    chance = random.Random(0)
+    words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randrange(2, 10))) for _ in range(4000)]
+    text = " ".join(chance.choices(words, k=200_000)).encode()
+    size = BODY_BYTES - len(b'{"number": 0000000000, "text": ""}')
+    for number in itertools.count():
+        start = number * 7919 % (len(text) - size)
+        yield b'{"number": 1%09d, "text": "%b"}' % (number, text[start : start + size])
 
 
 # The upstream.
@@ -56,6 +62,9 @@ def request_for(port: int) -> bytes:
 
 class Upstream(asyncio.Protocol):
     """Answers each request as soon as it is whole."""
+
+    def __init__(self, answers: Iterator[bytes]) -> None:
+        self.answers = answers
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Nothing is held yet."""
@@ -67,12 +76,13 @@ class Upstream(asyncio.Protocol):
         self.held += data
         while (head := self.held.find(b"\r\n\r\n")) >= 0 and len(self.held) >= head + 4 + BODY_BYTES:
             self.held = self.held[head + 4 + BODY_BYTES :]
-            self.transport.write(ANSWER)
+            self.transport.write(ANSWER_HEAD + next(self.answers))
 
 
 async def run_upstream(port: int) -> None:
     """Serve until killed."""
-    server = await asyncio.get_running_loop().create_server(Upstream, "127.0.0.1", port)
+    answers = bodies()
+    server = await asyncio.get_running_loop().create_server(lambda: Upstream(answers), "127.0.0.1", port)
     await server.serve_forever()
 
 
@@ -188,8 +198,8 @@ def subjects() -> list[Subject]:
 class Client(asyncio.Protocol):
     """Sends the next request as soon as the answer is whole, until told to stop."""
 
-    def __init__(self, request: bytes, stop: Callable[[int], bool]) -> None:
-        self.request = request
+    def __init__(self, requests: Iterator[bytes], stop: Callable[[int], bool]) -> None:
+        self.requests = requests
         self.stop = stop
         self.latencies_s: list[float] = []
         self.done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -202,8 +212,9 @@ class Client(asyncio.Protocol):
 
     def send(self) -> None:
         """One request."""
+        request = REQUEST_HEAD + next(self.requests)
         self.started = time.perf_counter()
-        self.transport.write(self.request)
+        self.transport.write(request)
 
     def data_received(self, data: bytes) -> None:
         """Take the answer's time when it is whole."""
@@ -231,13 +242,10 @@ class Client(asyncio.Protocol):
             self.done.set_exception(RuntimeError(why))
 
 
-async def load(port: int, connections: int, stop: Callable[[int], bool]) -> list[float]:
+async def load(port: int, requests: Iterator[bytes], connections: int, stop: Callable[[int], bool]) -> list[float]:
     """Latencies in seconds of all requests."""
     loop = asyncio.get_running_loop()
-    made = [
-        await loop.create_connection(lambda: Client(request_for(port), stop), "127.0.0.1", port)
-        for _ in range(connections)
-    ]
+    made = [await loop.create_connection(lambda: Client(requests, stop), "127.0.0.1", port) for _ in range(connections)]
     await asyncio.gather(*(client.done for _, client in made))
     for transport, _ in made:
         transport.close()
@@ -306,12 +314,13 @@ def ended_cpu_s() -> float:
 
 def measure(subject: Subject, port: int, seconds: float) -> int:
     """Load the port; how many requests were made in all."""
+    requests = bodies()
     start = time.monotonic()
-    warm = asyncio.run(load(port, CONNECTIONS, for_seconds(min(1.0, seconds / 3))))
+    warm = asyncio.run(load(port, requests, CONNECTIONS, for_seconds(min(1.0, seconds / 3))))
     begin = time.monotonic()
-    loaded = asyncio.run(load(port, CONNECTIONS, for_seconds(seconds)))
+    loaded = asyncio.run(load(port, requests, CONNECTIONS, for_seconds(seconds)))
     subject.requests_per_s.append(len(loaded) / (time.monotonic() - begin))
-    alone = asyncio.run(load(port, 1, lambda done: done >= LATENCY_REQUESTS))
+    alone = asyncio.run(load(port, requests, 1, lambda done: done >= LATENCY_REQUESTS))
     subject.p50_ms.append(statistics.median(alone) * 1e3)
     count = len(warm) + len(loaded) + len(alone)
     subject.requests += count
