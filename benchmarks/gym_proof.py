@@ -55,8 +55,10 @@ def provider() -> Iterator[str]:
     command = [sys.executable, str(ROOT / "examples" / "stub_provider.py")]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        yield process.stdout.readline().strip()
-        process.kill()
+        try:
+            yield process.stdout.readline().strip()
+        finally:
+            process.kill()
 
 
 def run(scenario: Scenario, work: Path, url: str, capture: Path | None) -> None:
@@ -83,8 +85,8 @@ def _served(serve: list[str], collect: list[str], environment: dict[str, str], w
     agent = ("--agent", "example_single_tool_call_simple_agent", "--input", source)
     with subprocess.Popen(serve, env=environment, stdout=log, stderr=log) as servers:
         try:
-            while "servers ready" not in (text := (work / "gym.log").read_text()):
-                if servers.poll() is not None or "rror" in text[-2000:]:
+            while "servers ready!" not in (work / "gym.log").read_text():
+                if servers.poll() is not None:
                     return 1
                 time.sleep(1)
             command = [str(GYM), "eval", "run", "--no-serve", *agent, *collect]

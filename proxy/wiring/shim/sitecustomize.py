@@ -65,15 +65,15 @@ def _arm():
 
 
 def _run_hidden():
-    """Run the next `sitecustomize` on the path as if this one were not there; its errors are its own."""
-    import importlib.machinery  # noqa: PLC0415 - the interpreter has it loaded already
-    import importlib.util  # noqa: PLC0415 - needed only where there is one
+    """Run the next `sitecustomize` on the path as if this one were not there; its errors are its own.
 
+    The import system is taken from where the interpreter has it already: `importlib` would cost every start.
+    """
     others = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]  # noqa: PTH100 - as above
-    spec = importlib.machinery.PathFinder.find_spec("sitecustomize", others)
+    spec = sys.modules["_frozen_importlib_external"].PathFinder.find_spec("sitecustomize", others)
     if spec is None or spec.loader is None:
         return
-    module = importlib.util.module_from_spec(spec)
+    module = sys.modules["_frozen_importlib"].module_from_spec(spec)
     sys.modules["sitecustomize"] = module
     spec.loader.exec_module(module)
 
