@@ -5,14 +5,26 @@ thousand exchanges answers as fast as a small one. Rows with the same failing by
 one diagnosis while causes are counted.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from gymtap.proxy.core.errors import GymtapError
 from gymtap.proxy.diagnose.classify import diagnose
 from gymtap.proxy.diagnose.evidence import Material, Seen
 from gymtap.proxy.store import Capture
-from gymtap.schemas import ROWLESS_CALLS, Body, Diagnosis, Exchange, Headers, Layer, Row, RowState, ServerKind, State
+from gymtap.schemas import (
+    ROWLESS_CALLS,
+    Body,
+    Diagnosis,
+    Exchange,
+    Headers,
+    Layer,
+    Row,
+    RowKey,
+    RowState,
+    ServerKind,
+    State,
+)
 
 MAX_BODY_BYTES = 4 * 2**20
 """Longer bodies are read no further than this."""
@@ -84,7 +96,7 @@ def _text(capture: Capture, body: Body | None) -> str | None:
 
 
 def _headers(headers: Headers) -> dict[str, str]:
-    """By lower-case name; repeated ones joined, as RFC 9110 allows for all but Set-Cookie, whose names are all we read."""
+    """By lower-case name; repeated ones joined (RFC 9110; of Set-Cookie only names and first values are read)."""
     found: dict[str, str] = {}
     for name, item in headers:
         key = name.lower()
@@ -112,58 +124,41 @@ class Cause:
     rows: list[str] = field(default_factory=list)
 
 
-def causes(
-    capture: Capture,
-    *,
-    now_ns: int,
-    every_row: bool = False,
-    progress: Callable[[int], None] | None = None,
-) -> list[Cause]:
+def causes(capture: Capture, *, now_ns: int, every_row: bool = False) -> list[Cause]:
     """Failing rows grouped by cause, the most frequent first.
 
-    `every_row` also looks into rows that ended well, for what was silently lost. `progress` is told how many rows are done.
+    `every_row` also looks into rows that ended well, for what was silently lost; that reads every body.
     """
     found: dict[str, Cause] = {}
     known: dict[object, Diagnosis] = {}
-    for number, row in enumerate(_rows(capture, every_row), 1):
-        diagnosis = _once(capture, row, known, now_ns)
+    shapes = _shapes(capture)
+    for row in capture.rows(failed=None if every_row else True):
+        shape = shapes.get(row.key, row.key) if row.state is RowState.FAILED else row.key
+        if shape not in known:
+            known[shape] = diagnose(row_material(capture, row, now_ns=now_ns))
+        diagnosis = known[shape]
         if diagnosis.layer is not Layer.NONE:
             _count(found, row, diagnosis)
-        if progress is not None:
-            progress(number)
     return sorted(found.values(), key=lambda cause: (-len(cause.rows), cause.first_ns))
 
 
-def _rows(capture: Capture, every_row: bool) -> Iterator[Row]:
-    return (row for row in capture.rows() if every_row or row.state is RowState.FAILED)
+def _shapes(capture: Capture) -> dict[RowKey, object]:
+    """Of every row with failing exchanges, what failed: boundary, call, status and body of each.
 
-
-def _once(capture: Capture, row: Row, known: dict[object, Diagnosis], now_ns: int) -> Diagnosis:
-    """The row's diagnosis, shared with rows whose exchanges failed alike byte for byte."""
-    exchanges = list(capture.exchanges(row=row.key))
-    shape = _shape(row, exchanges)
-    if shape not in known:
-        known[shape] = diagnose(material_of(capture, exchanges, now_ns=now_ns, row=row.key.label))
-    return known[shape]
-
-
-def _shape(row: Row, exchanges: list[Exchange]) -> object:
-    """What decides a failed row's diagnosis: every failing exchange's boundary, status and body, and all answers' digests.
-
-    A row that ended well is decided by every answer, so only failed rows can share.
+    Rows that failed alike byte for byte have one cause, so only the first of them is diagnosed.
     """
-    if row.state is not RowState.FAILED:
-        return row.key
-    return tuple(
-        (exchange.boundary, exchange.call, exchange.response.status if exchange.response else None, _digest(exchange))
-        for exchange in exchanges
-        if exchange.failed or exchange.state is State.OPEN
-    ) + (sum(1 for exchange in exchanges if not exchange.failed),)
+    shapes: dict[RowKey, list[object]] = {}
+    for exchange in capture.exchanges(failed=True, attributed=True):
+        if exchange.attribution.row is not None:
+            shapes.setdefault(exchange.attribution.row, []).append(_shape(exchange))
+    return {key: tuple(shape) for key, shape in shapes.items()}
 
 
-def _digest(exchange: Exchange) -> str | None:
-    body = exchange.response.body if exchange.response else None
-    return body.digest if body else exchange.error.kind if exchange.error else None
+def _shape(exchange: Exchange) -> object:
+    response = exchange.response
+    if response is None:
+        return exchange.boundary, exchange.call, exchange.error.kind if exchange.error else None
+    return exchange.boundary, exchange.call, response.status, response.body.digest if response.body else None
 
 
 def _count(found: dict[str, Cause], row: Row, diagnosis: Diagnosis) -> None:
