@@ -75,3 +75,34 @@ async def test_a_signal_after_the_end_is_harmless() -> None:
     assert await child.wait() == 0
     child.send(signal.SIGTERM)
     assert await child.wait() == 0
+
+
+_COUNTER = """
+import signal, sys
+count = 0
+def caught(number, frame):
+    global count
+    count += 1
+    print("caught", count, flush=True)
+signal.signal(signal.SIGINT, caught)
+print("ready", flush=True)
+sys.stdin.readline()
+print("total", count, flush=True)
+"""
+
+
+def test_a_terminals_interrupt_arrives_once() -> None:
+    """Ctrl-C goes to the whole foreground group, the command included: the tap must not send it again."""
+    terminal = [sys.executable, "-c", "import pty, sys; pty.spawn(sys.argv[1:])"]
+    command = [*terminal, sys.executable, "-c", _WRAPPER, sys.executable, "-u", "-c", _COUNTER]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, bufsize=0) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        shown = iter(process.stdout.readline, b"")
+        assert any(b"ready" in line for line in shown)
+        process.stdin.write(b"\x03")
+        assert any(b"caught 1" in line for line in shown)
+        process.stdin.write(b"q\n")
+        assert next(line for line in shown if b"total" in line).split() == [b"total", b"1"]
+        process.stdin.close()
+        process.stdout.close()
