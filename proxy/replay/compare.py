@@ -23,6 +23,7 @@ _ID = re.compile(
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?")
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
 _PORT = re.compile(r"\b((?:127\.0\.0\.1|localhost)['\"]?(?::|, (?:port=)?))\d{2,5}\b")
+_STREAM = re.compile(r"(?:data|event|id|retry):|:")
 _TIME_KEYS = frozenset({"created", "timestamp", "latency", "elapsed"})
 _TIME_KEY = re.compile(r"_(?:at|ms|ns|timestamp|latency)$")
 _VOLATILE_KEYS = frozenset({"usage", "system_fingerprint"})
@@ -42,13 +43,23 @@ class Difference:
 
 
 def parse(body: bytes | None) -> Any:
-    """A body as JSON where it is JSON, else as text; MISSING where there is none."""
+    """A body as JSON where it is JSON, an event stream as the list of its events, else as text; MISSING for None."""
     if body is None:
         return MISSING
     try:
         return json.loads(body)
     except (ValueError, RecursionError):
-        return body.decode(errors="replace")
+        text = body.decode(errors="replace")
+    return [_event(line) for line in text.splitlines() if line.strip()] if _STREAM.match(text) else text
+
+
+def _event(line: str) -> Any:
+    """A stream's line: the JSON of its data, or the line."""
+    data = line.removeprefix("data:").strip()
+    try:
+        return json.loads(data) if line.startswith("data:") else line
+    except (ValueError, RecursionError):
+        return data
 
 
 class _Names:

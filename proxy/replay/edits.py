@@ -46,9 +46,10 @@ def edit(plan: Plan, assignments: Sequence[Assignment], operations: Sequence[pat
     for one in assignments:
         document = patch.assign(document, one.pointer, one.value)
     bodies = {plan.judged: write(document)}
+    touched = [*_places(operations), *(one.pointer for one in assignments)]
     for index, step in enumerate(plan.steps[: plan.judged]):
         if step.call is Call.SEED_SESSION:
-            bodies[index] = write(_row_fields(_document(step), _document(plan.target), document, assignments))
+            bodies[index] = write(_row_fields(_document(step), _document(plan.target), document, touched))
     return plan.with_bodies({index: body for index, body in bodies.items() if _changed(plan.steps[index], body)})
 
 
@@ -88,13 +89,25 @@ def _document(step: Step) -> Any:
     return document
 
 
-def _row_fields(seed: Any, before: Any, after: Any, assignments: Sequence[Assignment]) -> Any:
-    for one in assignments:
-        held = patch.read(seed, one.pointer)
-        parent = patch.read(seed, one.pointer.rpartition("/")[0])
-        shared = isinstance(parent, dict | list) and patch.same(held, patch.read(before, one.pointer))
-        if shared and one.pointer:
-            seed = patch.assign(seed, one.pointer, patch.read(after, one.pointer))
+def _places(operations: Sequence[patch.Operation]) -> list[str]:
+    """The places that a patch touches; what is appended to touches the whole array."""
+    found = [str(operation[name]) for operation in operations for name in ("from", "path") if name in operation]
+    return [place.removesuffix("/-") for place in found]
+
+
+def _row_fields(seed: Any, before: Any, after: Any, places: Sequence[str]) -> Any:
+    """The seed with the edits to those places that it shares with the judged body."""
+    for place in places:
+        parent = patch.read(seed, place.rpartition("/")[0])
+        if not place or not isinstance(parent, dict | list):
+            continue
+        held, wanted = patch.read(seed, place), patch.read(after, place)
+        if not patch.same(held, patch.read(before, place)) or patch.same(held, wanted):
+            continue
+        if wanted is patch.MISSING:
+            seed = patch.apply(seed, [{"op": "remove", "path": place}])
+        else:
+            seed = patch.assign(seed, place, wanted)
     return seed
 
 

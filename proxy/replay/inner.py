@@ -20,6 +20,8 @@ from gymtap.schemas import Exchange, Method, State
 _WAIT_S = 3.0
 """How long the tap may take to write what has ended: it commits several times a second."""
 _LOOK_S = 0.05
+_LOOKED_AT = 2_000
+"""How many exchanges are looked at to learn what a tap does with the header: a few rows tell."""
 
 
 class Inside:
@@ -31,8 +33,18 @@ class Inside:
     def marked(self, routes: Mapping[str, Route]) -> dict[str, Route]:
         """The routes, marked where they lead through this tap and it has taken causality headers off there before."""
         listening = {server.listen.rstrip("/"): server.name for server in self._capture.servers()}
-        reading = {one.server for one in self._capture.exchanges() if one.attribution.method is Method.CAUSALITY}
+        reading = self._reading()
         return {name: replace(route, marked=listening.get(route.base) in reading) for name, route in routes.items()}
+
+    def _reading(self) -> set[str]:
+        """The servers in front of which the tap takes the header off: it read one there, or put its own there."""
+        reading: set[str] = set()
+        servers: dict[str, str] = {}
+        for one in self._capture.exchanges(attributed=True, limit=_LOOKED_AT):
+            servers[one.id] = one.server
+            if one.attribution.method is Method.CAUSALITY:
+                reading |= {one.server, servers.get(one.parent or "", one.server)}
+        return reading
 
     def now(self) -> Cursor:
         """Where its capture stands."""

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from gymtap.proxy.replay.recorded import Recorded
 from gymtap.proxy.store import Capture
-from gymtap.schemas import Body, Exchange, RowKey
+from gymtap.schemas import Body, Call, Exchange, RowKey
 
 
 def recorded(capture: Capture, exchange: Exchange) -> Recorded:
@@ -31,6 +31,11 @@ def everything(capture: Capture) -> Iterator[Recorded]:
     """All exchanges with their bodies, in order."""
     for exchange in capture.exchanges():
         yield recorded(capture, exchange)
+
+
+def reads(capture: Capture) -> Iterator[Recorded]:
+    """The recorded GETs that belong to no row: a provider's /v1/models, say."""
+    return (recorded(capture, one) for one in capture.exchanges(call=Call.HEALTH))
 
 
 def _content(capture: Capture, body: Body | None) -> bytes | None:

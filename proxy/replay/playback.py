@@ -9,7 +9,7 @@ import re
 import socket
 import struct
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -84,7 +84,7 @@ class Playback:
     def __init__(
         self,
         matcher: Matcher,
-        reads: Sequence[Recorded] = (),
+        reads: Iterable[Recorded] = (),
         *,
         passing: str | None = None,
         heard: Callable[[Asked], None] | None = None,
@@ -121,35 +121,31 @@ class Playback:
         answer = self.matcher.find(request.method, request.raw_path, body)
         passed = isinstance(answer, Miss) and self._passing is not None
         self.tally.count(answer, passed=passed)
-        reply, content = await self._answer(request, body, answer)
-        if self._heard is not None:
-            self._heard(
-                Asked(
-                    method=request.method,
-                    target=request.raw_path,
-                    headers=tuple((_latin(name), _latin(value)) for name, value in request.raw_headers),
-                    body=body,
-                    started_ns=started_ns,
-                    duration_ms=(time.monotonic() - started) * 1000,
-                    answer=answer,
-                    status=reply.status if content is not None else None,
-                    reply=content or b"",
-                )
-            )
-        return reply
+
+        def tell(status: int | None, reply: bytes) -> None:
+            """Before the reply is whole: once it is, whoever waits for it may look at what was asked."""
+            if self._heard is not None:
+                taken_ms = (time.monotonic() - started) * 1000
+                headers = tuple((_latin(name), _latin(value)) for name, value in request.raw_headers)
+                target = request.raw_path
+                self._heard(Asked(request.method, target, headers, body, started_ns, taken_ms, answer, status, reply))
+
+        return await self._answer(request, body, answer, tell)
 
     async def _answer(
-        self, request: web.Request, body: bytes, answer: Hit | Miss
-    ) -> tuple[web.StreamResponse, bytes | None]:
-        """The reply, and its body: None when there was no answer."""
+        self, request: web.Request, body: bytes, answer: Hit | Miss, tell: Callable[[int | None, bytes], None]
+    ) -> web.StreamResponse:
         if isinstance(answer, Hit):
-            entry = answer.entry
-            content = entry.response_body or b"" if entry.exchange.response is not None else None
-            return await play(request, entry), content
+            response = answer.entry.exchange.response
+            tell(response.status if response else None, answer.entry.response_body or b"")
+            return await play(request, answer.entry)
         if self._passing is not None:
-            return await _pass_on(request, body, self._passing)
+            reply, content = await _pass_on(request, body, self._passing)
+            tell(None if content is None else reply.status, content or b"")
+            return reply
         refusal = _refusal(answer)
-        return refusal, refusal.text.encode() if refusal.text else b""
+        tell(refusal.status, refusal.text.encode() if refusal.text else b"")
+        return refusal
 
     def _read(self, request: web.Request) -> web.StreamResponse:
         recorded = self._reads.get(request.path)
@@ -178,7 +174,6 @@ async def play(request: web.Request, entry: Recorded) -> web.StreamResponse:
         await reply.write(piece)
     if ended is not None and broken:
         return _break(request, reply, ended.kind)
-    await reply.write_eof()
     return reply
 
 
@@ -235,7 +230,7 @@ def _latin(raw: bytes) -> str:
 
 
 async def _pass_on(request: web.Request, body: bytes, endpoint: str) -> tuple[web.StreamResponse, bytes | None]:
-    """Send a miss to the real server, once, and relay what it says as it says it."""
+    """Send a miss to the real server, once, and relay what it says as it says it; all but the end."""
     headers = [(name, value) for name, value in request.headers.items() if name.lower() not in _NOT_PASSED]
     received = bytearray()
     try:
@@ -249,7 +244,6 @@ async def _pass_on(request: web.Request, body: bytes, endpoint: str) -> tuple[we
             async for piece in upstream.content.iter_any():
                 received += piece
                 await reply.write(piece)
-            await reply.write_eof()
             return reply, bytes(received)
     except (ClientError, OSError):
         return _break(request, web.Response(), TransportErrorKind.CLOSED), None

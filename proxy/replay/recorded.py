@@ -46,7 +46,12 @@ def cookies_set(headers: Headers) -> dict[str, str]:
 
 def in_order(exchanges: Iterable[Recorded]) -> list[Recorded]:
     """By the time at which they started; ids settle what started together."""
-    return sorted(exchanges, key=lambda one: (one.exchange.started_ns, len(one.exchange.id), one.exchange.id))
+    return sorted(exchanges, key=lambda one: order(one.exchange))
+
+
+def order(exchange: Exchange) -> tuple[int, int, str]:
+    """A sort key: the recorded order."""
+    return exchange.started_ns, len(exchange.id), exchange.id
 
 
 def _split(pair: str) -> tuple[str, str]:

@@ -6,7 +6,7 @@ not say which row it belongs to, so only one row may be asking.
 
 import asyncio
 import uuid
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 
@@ -60,7 +60,7 @@ class Result:
 class Standing:
     """A playback in the hands of a session: what it answers from changes with each attempt."""
 
-    def __init__(self, stub: Stub, reads: Sequence[Recorded], passing: str | None) -> None:
+    def __init__(self, stub: Stub, reads: Iterable[Recorded], passing: str | None) -> None:
         self.stub = stub
         self.playback = Playback(Matcher([]), reads, passing=passing, heard=self._heard)
         self._asked: list[Asked] = []
@@ -122,7 +122,7 @@ class Session:
         result.kept += [one.recorded.exchange.id for one, step in zip(kept, sent, strict=False) if step.judged]
         result.misses += [str(one.answer) for one in asked if isinstance(one.answer, Miss)]
         if self._standing is not None:
-            result.unasked += len(self._standing.playback.matcher.left())
+            result.unasked += self._standing.playback.matcher.unasked
         if result.first is None and attempt.outcome is not Outcome.REPRODUCED:
             result.first = self._first(job, kept, inner)
 

@@ -5,7 +5,7 @@ the playback listens on the very addresses at which the stubbed server was known
 there already, the replay ends before anything is sent.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -34,15 +34,16 @@ class Stub:
         """Whether it stands in for that server."""
         return server in self.boundaries or kind in self.boundaries
 
-    def entries(self, exchanges: Iterable[Recorded]) -> list[Recorded]:
+    def entries(self, exchanges: Iterable[Recorded]) -> Iterator[Recorded]:
         """What it can answer with."""
-        covered = [one for one in exchanges if self.covers(one.exchange.server, one.exchange.kind)]
-        return playable([one for one in covered if one.exchange.request.method not in _READS])
+        return playable(one for one in exchanges if self._stands_for(one) and one.exchange.request.method not in _READS)
 
-    def reads(self, exchanges: Iterable[Recorded]) -> list[Recorded]:
+    def reads(self, exchanges: Iterable[Recorded]) -> Iterator[Recorded]:
         """The recorded GETs that it answers as often as they are asked."""
-        covered = [one for one in exchanges if self.covers(one.exchange.server, one.exchange.kind)]
-        return playable([one for one in covered if one.exchange.request.method in _READS])
+        return playable(one for one in exchanges if self._stands_for(one) and one.exchange.request.method in _READS)
+
+    def _stands_for(self, one: Recorded) -> bool:
+        return self.covers(one.exchange.server, one.exchange.kind)
 
 
 def boundaries(text: str, servers: Sequence[Server]) -> frozenset[str]:

@@ -180,8 +180,8 @@ def _hollow(call: Call, answer: Answer) -> str | None:
     if call not in {Call.PROVIDER, Call.MODEL, Call.RESPONSES, Call.JUDGE}:
         return None
     peeled = parse(answer.body)
-    if isinstance(peeled, str) and peeled.lstrip().startswith(("data:", "event:", ":")):
-        return _stream_fault(peeled)
+    if isinstance(peeled, list):
+        return _stream_fault(answer.body or b"", peeled)
     if not isinstance(peeled, dict):
         return f"{answer.status} with a body that is no JSON object"
     if peeled.get("error"):
@@ -193,12 +193,9 @@ def _has_output(body: dict[str, Any]) -> bool:
     return any(isinstance(body.get(key), list) for key in ("choices", "output", "content", "data"))
 
 
-def _stream_fault(text: str) -> str | None:
-    for line in text.splitlines():
-        event = parse(line.removeprefix("data:").strip().encode()) if line.startswith("data:") else None
-        if isinstance(event, dict) and event.get("error"):
-            return f"a stream with an error: {_line(unwrap(text.encode()).leaf)}"
-    return None
+def _stream_fault(body: bytes, events: list[Any]) -> str | None:
+    failed = any(isinstance(event, dict) and event.get("error") for event in events)
+    return f"a stream with an error: {_line(unwrap(body).leaf)}" if failed else None
 
 
 def _common(attempts: Sequence[Attempt]) -> str:

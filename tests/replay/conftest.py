@@ -168,12 +168,23 @@ class Running:
         self.miniature.egress.addresses["provider"] = url
 
 
+async def _stand_before(tap: Tap, gym: Miniature) -> None:
+    """Put a tap in front of every server of the miniature."""
+    for name, kind in SERVERS.items():
+        causality = Causality.STRIP if kind is ServerKind.PROVIDER else Causality.INJECT
+        server = Server(name=name, kind=kind, listen="http://127.0.0.1:0", upstream=gym.private[name])
+        gym.egress.addresses[name] = (await tap.listen(server, causality=causality)).server.listen
+
+
+@pytest.fixture(scope="session")
+def stand_before() -> Any:
+    """`await stand_before(tap, miniature)`."""
+    return _stand_before
+
+
 async def _record(gym: Miniature, capture: Path) -> None:
     async with Tap(TapSettings(capture=capture)) as tap:
-        for name, kind in SERVERS.items():
-            causality = Causality.STRIP if kind is ServerKind.PROVIDER else Causality.INJECT
-            server = Server(name=name, kind=kind, listen="http://127.0.0.1:0", upstream=gym.private[name])
-            gym.egress.addresses[name] = (await tap.listen(server, causality=causality)).server.listen
+        await _stand_before(tap, gym)
         await gym.collector.get("provider", "/v1/models")
         await gym.collect(rows(), 4)
     gym.egress.addresses.update(gym.private)

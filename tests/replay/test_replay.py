@@ -1,15 +1,27 @@
 """Replays on the miniature Gym: real servers on loopback, a capture that a real tap made of them."""
 
+import asyncio
 import json
 
 import pytest
 
+from gymtap.proxy.demo.dataset import rows
+from gymtap.proxy.replay.edits import assignment
+from gymtap.proxy.replay.prepare import Changes, changed, of_row
+from gymtap.proxy.replay.run import Order, replay
 from gymtap.proxy.store import Capture
+from gymtap.proxy.tap import Tap, TapSettings
 from gymtap.schemas import Call, RowKey
 
 
-@pytest.fixture
-def replay(gym, gymtap):
+async def recorded(live):
+    """Until a running tap has written what has ended."""
+    while Capture(live).info().open_exchanges or not list(Capture(live).rows()):  # noqa: ASYNC110 - another thread's
+        await asyncio.sleep(0.02)
+
+
+@pytest.fixture(name="replay")
+def replay_command(gym, gymtap):
     """`replay("11.0", …)`: with `--yes`, on the miniature's capture; the JSON results."""
 
     def call(*arguments, code=0):
@@ -133,6 +145,29 @@ def test_the_provider_can_be_another_endpoint_with_another_model(replay, gym, mo
     [found] = replay("0.0", "--from", "provider", *more)["results"]
     assert found["edited"]
     assert found["verdict"] == "REPRODUCED"
+
+
+def test_through_a_running_tap_the_first_hop_that_differs_is_found_inside_the_run(gym, stand_before, tmp_path):
+    """Without it only what was sent and what came back is known."""
+    weather = "/responses_create_params/input/1/content=What is the weather like in Bergen?"
+
+    async def recorded_and_replayed():
+        live = tmp_path / "live"
+        async with Tap(TapSettings(capture=live)) as tap:
+            await stand_before(tap, gym.miniature)
+            await gym.miniature.collect(rows()[:1], 1)
+            await recorded(live)
+            draft = changed(of_row(Capture(live), RowKey(task=0, rollout=0), "run"), Changes((assignment(weather),)))
+            order = Order([draft], Capture(live).servers(), live, tmp_path / "kept", live=live)
+            [result] = await replay(order, {}, lambda _: True)
+        gym.miniature.egress.addresses.update(gym.miniature.private)
+        return result, Capture(live)
+
+    result, live = gym.call(recorded_and_replayed())
+    assert (result.first.boundary, result.first.call, result.first.side) == ("environment->agent", "run", "request")
+    roots = [one for one in live.exchanges(call=Call.RUN) if (one.parent or "").startswith("replay-")]
+    assert len(roots) == 1
+    assert [row.key.label for row in live.rows()] == ["0.0", "r2:0.0"]
 
 
 def test_rows_can_come_from_a_file(replay, tmp_path):
