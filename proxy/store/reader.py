@@ -23,6 +23,7 @@ from gymtap.proxy.core.errors import CaptureError
 from gymtap.proxy.store.bodies import splice
 from gymtap.proxy.store.format import SUFFIX, migrate
 from gymtap.proxy.store.liveness import Process, is_alive
+from gymtap.proxy.store.row_lines import PIECE_ROWS, Identity, RowLine, changed_rows, of_rows, pieces
 from gymtap.schemas import (
     FORMAT_VERSION,
     Attribution,
@@ -377,7 +378,49 @@ class Capture:
                 seen[source.name] = number
         return changed, MappingProxyType(seen)
 
+    # Long lists and live views
+
+    def row_lines(self, piece_rows: int = PIECE_ROWS) -> Iterator[list[RowLine]]:
+        """All rows, light and in pieces, in the order in which they appeared: for lists of any length."""
+        return pieces(self._with_death(), piece_rows)
+
+    def row_lines_since(self, cursor: Cursor | None) -> tuple[list[RowLine], Cursor]:
+        """The rows that changed since `cursor`, and the cursor to ask with next; None begins now, with none.
+
+        A row that lost an exchange to another, by a revised attribution, is told of when it changes itself.
+        """
+        sources = self._with_death()
+        keys: set[Identity] = set()
+        after: dict[str, int] = {}
+        for source, _ in sources:
+            since = 0 if cursor is not None else source.all("SELECT max(changed) FROM exchanges")[0][0] or 0
+            found, after[source.name] = changed_rows(source, (cursor or {}).get(source.name, since))
+            keys |= found
+        return of_rows(sources, keys) if keys else [], MappingProxyType(after)
+
+    def open_exchanges(self) -> list[Exchange]:
+        """What is in flight, the oldest first; nothing of a writer that died."""
+        found: list[Exchange] = []
+        for source, died in self._with_death():
+            if not died:
+                found += self._select(source, ["e.state = 'open'"], [], died=False)
+        return sorted(found, key=lambda exchange: exchange.started_ns)
+
+    def live(self) -> bool:
+        """Whether a tap writes it now."""
+        return any(source.ended_ns is None and not died for source, died in self._with_death())
+
+    def count(self, since_ns: int | None = None) -> int:
+        """How many exchanges there are, or how many began at `since_ns` or later."""
+        where, values = ("", ()) if since_ns is None else (" WHERE started_ns >= ?", (since_ns,))
+        statement = f"SELECT count(*) FROM exchanges{where}"  # noqa: S608  # one of two constants
+        return sum(int(source.all(statement, values)[0][0]) for source in self._sources())
+
     # Inside
+
+    def _with_death(self) -> list[tuple[_Source, bool]]:
+        now_ns = self._now_ns()
+        return [(source, source.died(now_ns)) for source in self._sources()]
 
     def _sources(self) -> list[_Source]:
         """The writers' files, with those that have come since; a file that is being made is passed over."""
