@@ -10,15 +10,11 @@ relayed as it is from there on, and a gap says so.
 """
 
 import asyncio
-import errno
 import os
-import re
 import socket
-import ssl
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from enum import Enum
+from dataclasses import dataclass
 from typing import cast
 
 from gymtap.proxy.core.events import (
@@ -29,7 +25,6 @@ from gymtap.proxy.core.events import (
     RequestData,
     RequestDone,
     ResponseData,
-    Tape,
     Unparsed,
 )
 from gymtap.proxy.core.http1 import (
@@ -46,12 +41,10 @@ from gymtap.proxy.core.http1 import (
     response_body,
     without_header,
 )
-from gymtap.proxy.engine.heads import HeadReader
-from gymtap.proxy.engine.tls import explain
-from gymtap.schemas import Server, TransportError, TransportErrorKind
+from gymtap.proxy.engine.boundary import CAUSALITY_HEADER, Boundary, Causality
+from gymtap.proxy.engine.failures import connect_error, lost_error
+from gymtap.schemas import TransportError, TransportErrorKind
 
-CAUSALITY_HEADER = "x-gymtap-parent"
-"""Names, in a request, the exchange that caused it."""
 _CAUSALITY = CAUSALITY_HEADER.encode()
 
 HOLD_BYTES = 256 * 2**10
@@ -59,45 +52,6 @@ HOLD_BYTES = 256 * 2**10
 _NO_TIME_OUT_S = 7 * 24 * 3600.0
 """asyncio insists on a limit for TLS handshakes; this one is nobody's."""
 _RESET_ON_CLOSE = struct.pack("ii", 1, 0)
-_ERRNO = re.compile(r"\[Errno (\d+)\]")
-
-
-class Causality(Enum):
-    """What becomes of the causality header.
-
-    OFF: it is a header like any other. INJECT: it is read, and replaced by the exchange's own id towards
-    the upstream. STRIP: it is read and removed, because the upstream is not a Gym server.
-    """
-
-    OFF = "off"
-    INJECT = "inject"
-    STRIP = "strip"
-
-
-@dataclass(frozen=True, slots=True)
-class Clock:
-    """`wall_ns` is UTC since the epoch, `mono_ns` monotonic."""
-
-    wall_ns: Callable[[], int]
-    mono_ns: Callable[[], int]
-
-
-@dataclass(slots=True)
-class Boundary:
-    """What all connections of one listener share. `tls` is None for a plain upstream."""
-
-    server: Server
-    causality: Causality
-    host: str
-    port: int
-    tls: ssl.SSLContext | None
-    tape: Tape
-    clock: Clock
-    reader: HeadReader
-    next_number: Callable[[], int]
-    prefix: str
-    links: set["Link"] = field(default_factory=set)
-    closed: bool = False
 
 
 @dataclass(slots=True)
@@ -332,7 +286,7 @@ class Link(asyncio.Protocol):
             )
         except (OSError, ValueError) as error:  # ValueError: a name that cannot be one
             self._connecting = None
-            self._upstream_lost(_connect_error(error, boundary.host), reset=True)
+            self._upstream_lost(connect_error(error, boundary.host), reset=True)
 
     def upstream_made(self, transport: asyncio.Transport) -> None:
         """Send what waited for the connection."""
@@ -358,7 +312,7 @@ class Link(asyncio.Protocol):
                 kind=TransportErrorKind.CLOSED, message="the upstream closed before the response was whole"
             )
         else:
-            error = _lost_error(exc, self._boundary.host)
+            error = lost_error(exc, self._boundary.host)
         self._upstream_lost(error, reset=exc is not None)
 
     def _upstream_lost(self, error: TransportError, *, reset: bool) -> None:
@@ -576,29 +530,3 @@ def _reset(transport: asyncio.Transport) -> None:
         with socket.socket(fileno=os.dup(sock.fileno())) as same:
             same.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
     transport.abort()
-
-
-def _connect_error(error: OSError | ValueError, host: str) -> TransportError:
-    if isinstance(error, ssl.SSLError):
-        return TransportError(kind=TransportErrorKind.TLS, message=explain(error, host))
-    if isinstance(error, socket.gaierror | ValueError):
-        return TransportError(
-            kind=TransportErrorKind.UNREACHABLE, message=f"{host} does not resolve: {_one_line(error)}"
-        )
-    if isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
-        return TransportError(kind=TransportErrorKind.RESET, message=_one_line(error))
-    # Several addresses tried: asyncio joins their errors into one text without a number.
-    numbers = set(_ERRNO.findall(str(error)))
-    if isinstance(error, ConnectionRefusedError) or numbers == {str(errno.ECONNREFUSED)}:
-        return TransportError(kind=TransportErrorKind.REFUSED, message=_one_line(error))
-    return TransportError(kind=TransportErrorKind.UNREACHABLE, message=_one_line(error))
-
-
-def _lost_error(error: Exception, host: str) -> TransportError:
-    if isinstance(error, ssl.SSLError):
-        return TransportError(kind=TransportErrorKind.TLS, message=explain(error, host))
-    return TransportError(kind=TransportErrorKind.RESET, message=_one_line(error))
-
-
-def _one_line(error: Exception) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

@@ -15,7 +15,8 @@ from urllib.parse import urlsplit
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.core.events import Tape
 from gymtap.proxy.engine.bind import BACKLOG, as_tcp, bind
-from gymtap.proxy.engine.connection import Boundary, Causality, Clock, Link
+from gymtap.proxy.engine.boundary import Boundary, Causality, Clock
+from gymtap.proxy.engine.connection import Link
 from gymtap.proxy.engine.heads import HeadReader
 from gymtap.proxy.engine.tls import tls_context
 from gymtap.schemas import Server

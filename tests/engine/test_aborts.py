@@ -9,7 +9,7 @@ import pytest
 
 from gymtap.proxy.core.events import Answered, Ended, Opened, RequestDone, Unparsed
 from gymtap.proxy.engine import Causality
-from gymtap.proxy.engine.connection import _connect_error
+from gymtap.proxy.engine.failures import connect_error
 from gymtap.schemas import TransportErrorKind
 
 GET = b"GET / HTTP/1.1\r\nHost: h\r\n\r\n"
@@ -57,7 +57,7 @@ async def test_a_refusal_at_every_address_of_a_name_is_a_refusal(lab):
 @pytest.mark.skipif(sys.platform != "linux", reason="the numbers are Linux's")
 def test_what_kept_a_connection_from_being_made(error, kind):
     """asyncio joins the errors of several addresses into one text."""
-    assert _connect_error(error, "h").kind is kind
+    assert connect_error(error, "h").kind is kind
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "no..host", "x" * 64])
