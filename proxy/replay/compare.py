@@ -20,6 +20,8 @@ _ID = re.compile(
     r"(?=[A-Za-z]*\d)[A-Za-z0-9]{8,}\b"  # what providers and Gym call their things
     r"|\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{32}\b"  # a bare uuid4().hex
 )
+_ID_CHARS_MIN = 11
+_LONG_WORD = re.compile(r"[A-Za-z0-9_-]{11,}")  # ids are long words: looking for these first is several times faster
 _TIME = re.compile(r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?")
 _ADDRESS = re.compile(r"\b0x[0-9a-f]{6,}\b")
 _PORT = re.compile(r"\b((?:127\.0\.0\.1|localhost)['\"]?(?::|, (?:port=)?))\d{2,5}\b")
@@ -69,7 +71,10 @@ class _Names:
         self._names: dict[str, str] = {}
 
     def rename(self, text: str) -> str:
-        return _ID.sub(self._name, text)
+        return _LONG_WORD.sub(self._within, text) if len(text) >= _ID_CHARS_MIN else text
+
+    def _within(self, word: re.Match[str]) -> str:
+        return _ID.sub(self._name, word[0])
 
     def _name(self, match: re.Match[str]) -> str:
         return self._names.setdefault(match[0], f"<id {len(self._names) + 1}>")
