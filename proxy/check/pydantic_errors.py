@@ -71,7 +71,7 @@ def _closest(errors: Sequence[Mapping[str, Any]], value: Any) -> list[Mapping[st
             by_site.setdefault(site, {}).setdefault(error["loc"][len(site)], []).append(error)
     for site, branches in by_site.items():
         best = min(branches.values(), key=lambda branch: _distance(branch, site, value))
-        plain += best if len(branches) == 1 else _closest([_inside(error, site) for error in best], value)
+        plain += _closest([_inside(error, site) for error in best], value)
     return plain
 
 
@@ -95,7 +95,7 @@ def _union_site(error: Mapping[str, Any], value: Any) -> Loc | None:
 
 def _distance(branch: Sequence[Mapping[str, Any]], site: Loc, value: Any) -> tuple[bool, bool, int]:
     """How far a branch is off: its tag refused, or the whole of it of another kind, then by the number of errors."""
-    tag = any(error["loc"][-1] in ("type", "role") and "literal" in error["type"] for error in branch)
+    tag = any(tuple(error["loc"][len(site) + 1 :]) in (("type",), ("role",)) for error in branch)
     flat = any(
         len(path_of(error["loc"], value)) <= len(path_of(site, value)) and error["type"] != "missing"
         for error in branch

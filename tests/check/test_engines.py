@@ -1,0 +1,44 @@
+import sys
+from pathlib import Path
+
+import pytest
+
+from gymtap.proxy.check.engines import Engines, install, private_directory
+from gymtap.proxy.core.errors import UsageError
+
+
+def test_our_own_process_is_left_as_it_was(engines: Engines) -> None:
+    """The stand-ins for torch live in the child only."""
+    assert engines.xgrammar('{"type": "object"}').error is None
+    assert not {"torch", "xgrammar", "tvm_ffi"} & set(sys.modules)
+
+
+def test_a_worker_that_dies_is_an_answer_and_the_next_question_gets_a_new_one(tmp_path: Path) -> None:
+    dying = tmp_path / "dying-python"
+    dying.write_text("#!/bin/sh\nread line\nexit 3\n")
+    dying.chmod(0o755)
+    with Engines(python=str(dying)) as engines:
+        assert "crashed" in str(engines.llguidance("{}").error)
+        assert "crashed" in str(engines.llguidance('{"type": "object"}').error)
+
+
+def test_a_regex_that_compiles_for_ever_is_given_up(engines: Engines) -> None:
+    reply = engines.outlines('{"type": "string", "maxLength": 100000}', stage="compile")
+    assert reply.error == "its regex takes too long to compile"
+    assert engines.outlines('{"type": "string"}', stage="compile").error is None
+
+
+def test_an_interpreter_that_is_not_there_is_said_in_one_line() -> None:
+    with Engines(python="/nowhere/python") as engines, pytest.raises(UsageError, match="cannot be started"):
+        engines.versions()
+
+
+def test_a_release_that_is_not_known_is_not_installed(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"vLLM 9\.9 are not known"):
+        install("9.9", tmp_path)
+
+
+def test_engines_are_kept_apart_per_release_and_python(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    assert private_directory("0.32").parent == tmp_path / "gymtap" / "engines"
+    assert private_directory("0.32") != private_directory("0.33")
