@@ -35,15 +35,28 @@ from gymtap.schemas import Body, Gap, GapKind, Headers, Server
 DRAIN_SECONDS = 0.02
 """How long an event waits at most before it is looked at."""
 
+HELD_LIMIT_BYTES = 256 * 2**20
+"""How much content of open exchanges is held for addons; a body that would exceed it is treated as a long one."""
+
 COMMIT_SECONDS = 0.05
 """How long what was looked at waits at most before it is committed, however much there is."""
+
+
+@dataclass(slots=True)
+class _Memory:
+    """The content held of all exchanges that have not ended."""
+
+    held_bytes: int = 0
 
 
 class _Assembly:
     """A body as it comes: held whole up to INSPECT_MAX_BYTES, beyond that redacted and written on the way."""
 
-    def __init__(self, writer: CaptureWriter, exchange: str, side: str, encoding: str | None) -> None:
+    def __init__(
+        self, writer: CaptureWriter, exchange: str, side: str, encoding: str | None, memory: "_Memory"
+    ) -> None:
         self._writer = writer
+        self._memory = memory
         self._exchange = exchange
         self._side = side
         self._encoding = encoding
@@ -79,6 +92,11 @@ class _Assembly:
         self._pieces = [b"".join(self._pieces)]
         return self._pieces[0]
 
+    def release(self) -> None:
+        """Count its content as no longer held."""
+        self._memory.held_bytes -= self._held_bytes
+        self._held_bytes = 0
+
     def draft(self) -> None:
         """Put on disk what came so far: a tap that is killed leaves what a slow body had brought."""
         if self._stream is not None:
@@ -101,6 +119,7 @@ class _Assembly:
             digest, redacted = self._stream.end()
         else:
             digest = self._writer.store(content) if content else None
+            self._pieces = []
         return Body(
             digest=digest,
             size_bytes=self.size_bytes,
@@ -132,7 +151,9 @@ class _Assembly:
             return
         self._pieces.append(piece)
         self._held_bytes += len(piece)
-        if self._held_bytes > INSPECT_MAX_BYTES:
+        self._memory.held_bytes += len(piece)
+        if self._held_bytes > INSPECT_MAX_BYTES or self._memory.held_bytes > HELD_LIMIT_BYTES:
+            self.release()
             self._stream = _Stream(self._writer, self._exchange, self._side)
             for held in self._pieces:
                 self._stream.write(held)
@@ -220,6 +241,7 @@ class Recorder:
         self._redact = Redact(Setup(writer), writer.redactor)
         self._redacts = any(isinstance(addon, Redact) for addon in self._addons)
         self._open: dict[int, _Open] = {}
+        self._memory = _Memory()
         self._growing: set[_Assembly] = set()
         self._servers: dict[str, Server] = {}
         self._heard: dict[str, tuple[Server, Server]] = {}
@@ -325,6 +347,7 @@ class Recorder:
         try:
             self._dispatch(event)
         except Exception as error:  # noqa: BLE001  # the thread outlives any event; what it lost is a gap
+            self._open.pop(getattr(event, "number", 0), None)  # what is left of it may not be clean
             detail = f"the recorder failed over {type(event).__name__}: {type(error).__name__}"
             self._writer.gap(Gap(kind=GapKind.WRITE_FAILED, at_ns=time.time_ns(), detail=detail, count=1))
 
@@ -354,13 +377,13 @@ class Recorder:
             server=self._listen(event.server),
             started_ns=event.started_ns,
             method=event.method,
-            target=event.target,
+            target=_unicode(event.target),
             request_headers=_headers(event.headers),
             client=event.client,
             http_version=event.http_version,
             causality_parent=event.parent,
         )
-        request = _Assembly(self._writer, flow.id, "request", _encoding(flow.request_headers))
+        request = _Assembly(self._writer, flow.id, "request", _encoding(flow.request_headers), self._memory)
         self._open[event.number] = _Open(flow, event.started_mono_ns, request)
         self._tell("opened", flow, lambda addon: addon.opened)
         self._writer.opened(flow)
@@ -386,10 +409,10 @@ class Recorder:
 
     def _answer(self, opened: _Open, event: Answered) -> None:
         flow = opened.flow
-        flow.status, flow.reason = event.status, event.reason
+        flow.status, flow.reason = event.status, _unicode(event.reason)
         flow.response_headers = _headers(event.headers)
         flow.first_byte_ms = opened.elapsed_ms(event.mono_ns)
-        opened.response = _Assembly(self._writer, flow.id, "response", _encoding(flow.response_headers))
+        opened.response = _Assembly(self._writer, flow.id, "response", _encoding(flow.response_headers), self._memory)
         self._writer.answered(flow)
 
     def _dropped(self, opened: _Open, event: Dropped) -> None:
@@ -426,6 +449,9 @@ class Recorder:
             opened.request_body = opened.request.keep(flow.request_body, flow.request_redacted)
         response = opened.response.keep(flow.response_body, flow.response_redacted) if opened.response else None
         self._writer.ended(flow, opened.request_body, response)
+        opened.request.release()
+        if opened.response is not None:
+            opened.response.release()
 
     def _tell(self, hook: str, flow: Flow, of: Callable[[Addon], Callable[[Flow], None]]) -> None:
         safe = self._redacts
@@ -452,6 +478,11 @@ class Recorder:
 
 def _headers(raw: RawHeaders) -> Headers:
     return tuple([(name.decode("latin-1"), value.decode("latin-1")) for name, value in raw])
+
+
+def _unicode(text: str) -> str:
+    """Bytes that an engine could not decode (surrogates, PEP 383) are written as they would be in source."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def _encoding(headers: Headers) -> str | None:

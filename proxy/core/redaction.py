@@ -17,7 +17,6 @@ import jsonschema_rs
 from gymtap.proxy.core.secret_rules import (
     MARK,
     NAME,
-    NAMES,
     QUERY_NAMES,
     RULES,
     SUSPECT,
@@ -36,7 +35,7 @@ _HEADER = re.compile(
     re.IGNORECASE,
 )
 _COOKIE_VALUE = re.compile(r'"?([^."]+(?:\.[A-Za-z0-9_-]{5,8}))\.[A-Za-z0-9_-]{16,}"?\Z')
-_PARAMETER = re.compile(rf"(?:{NAMES}|{QUERY_NAMES})\Z", re.IGNORECASE)
+_PARAMETER = re.compile(rf"{NAME}\Z|\A(?:token|{QUERY_NAMES})\Z", re.IGNORECASE)
 _NAMES_REMEMBERED = 1000
 _CARRY_BYTES = 256
 _HOLD_BYTES = 16 * 1024
@@ -60,16 +59,20 @@ class Redactor:
 
     def body(self, content: bytes) -> tuple[bytes, int]:
         """A body, whole; see `stream` for long ones."""
+        spans = self.spans(content)
+        return _replace(content, spans) if spans else (content, 0)
+
+    def spans(self, content: bytes) -> list[Span]:
+        """Where the secrets are, in order and apart."""
         if not self._suspects(content.decode("latin-1")):
-            return content, 0
-        return _replace(content, self._spans(content))
+            return []
+        spans = merge([span for rule in self._rules for span in rule(content)])
+        return [span for span in spans if content[span.start : span.end] != span.text]
 
     def text(self, text: str) -> tuple[str, int]:
         """A message, a label, a line."""
-        if not self._suspects(text.encode("utf-8", "surrogateescape").decode("latin-1")):
-            return text, 0
-        clean, replaced = self.body(text.encode("utf-8", "surrogateescape"))
-        return clean.decode("utf-8", "surrogateescape"), replaced
+        clean, replaced = self.body(text.encode("utf-8", "surrogatepass"))
+        return clean.decode("utf-8", "surrogatepass"), replaced
 
     def headers(self, headers: Headers) -> tuple[Headers, int]:
         """Header fields: secrets by name; cookies' signatures; in all other values what looks like a secret."""
@@ -109,7 +112,9 @@ class Redactor:
         secret_next = False
         for argument in command:
             clean.append(PLACEHOLDER if secret_next else self.text(argument)[0])
-            secret_next = argument.startswith("-") and "=" not in argument and bool(_PARAMETER.search(argument))
+            secret_next = (
+                argument.startswith("-") and "=" not in argument and bool(_PARAMETER.search(argument.lstrip("-")))
+            )
         return tuple(clean)
 
     def stream(self) -> "StreamRedactor":
@@ -133,10 +138,6 @@ class Redactor:
             if len(self._names) < _NAMES_REMEMBERED:
                 self._names[name] = said
         return said
-
-    def _spans(self, content: bytes) -> list[Span]:
-        spans = merge([span for rule in self._rules for span in rule(content)])
-        return [span for span in spans if content[span.start : span.end] != span.text]
 
 
 def _latin(made: tuple[bytes, int]) -> tuple[str, int]:
@@ -204,9 +205,7 @@ class StreamRedactor:
     def _take(self, wanted: int) -> bytes:
         data, begin = self._context + self._held, len(self._context)
         cut = begin + wanted
-        spans: list[Span] = []
-        if self._redactor._suspects(data.decode("latin-1")):  # noqa: SLF001  # the other half of one class
-            spans = [span for span in self._redactor._spans(data) if span.start >= begin]  # noqa: SLF001
+        spans = [span for span in self._redactor.spans(data) if span.start >= begin]
         across = next((span for span in spans if span.start < cut <= span.end and cut < len(data)), None)
         if across is not None:
             cut = across.start if len(self._held) < _HOLD_LIMIT_BYTES else across.end

@@ -13,7 +13,7 @@ MARK = b"<redacted>"
 # What a field, a flag, a variable or a parameter that holds a secret is called; its name ends so.
 NAME = (
     r"api[-_]?keys?|access[-_]?keys?(?:[-_]?id)?|(?:secret|private|signing|encryption|account|auth|subscription|master"
-    r"|service|storage|license|wandb|shared)[-_]?keys?|secrets?|passw(?:or)?d|passphrase|passwd|pwd|credentials?"
+    r"|service|storage|license|wandb|shared)[-_]?keys?|secrets?|passw(?:or)?ds?|passphrase|passwd|pwd|credentials?"
     r"|(?:proxy[-_]?)?authorization"
     r"|(?:access|auth|api|refresh|id|session|bearer|security|csrf|xsrf|hf|hub|hugging_?face|github|gitlab|gh|slack|bot|app"
     r"|user|service|personal|private|secret|oauth2?|jwt|wandb|ngc|nvidia|login|client|device|deploy|registry|npm|pypi"
@@ -38,7 +38,7 @@ _SHAPES = (
 )
 _JWT = r"[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*"
 _SIGNED = r"[A-Za-z0-9+/_-]{8,}={0,2}\.[A-Za-z0-9_-]{5,8}\.[A-Za-z0-9_-]{16,}"
-QUERY_NAMES = r"(?:key|sig|signature|code|token|x-(?:amz|goog)-(?:signature|credential|security-token))"
+QUERY_NAMES = r"(?:key|sig|signature|token|x-(?:amz|goog)-(?:signature|credential|security-token))"
 _SPACE = r"(?:[ \t\r\n]|\\+[nrt])"
 
 SUSPECT = "|".join(

@@ -6,6 +6,7 @@ an older format is migrated in a private copy in memory.
 """
 
 import heapq
+import os
 import sqlite3
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -646,8 +647,10 @@ def _connect(file: Path) -> sqlite3.Connection:
     connection = sqlite3.connect(f"{place}?mode=ro", uri=True, timeout=5.0, check_same_thread=False)
     try:
         connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
-    except sqlite3.OperationalError:
+    except sqlite3.OperationalError as error:
         connection.close()
+        if os.access(file.parent, os.W_OK):
+            raise CaptureError(f"{file}: cannot be read now: {error}", "try again") from error
         connection = sqlite3.connect(f"{place}?mode=ro&immutable=1", uri=True, check_same_thread=False)
     except sqlite3.DatabaseError as error:
         connection.close()

@@ -281,7 +281,8 @@ class CaptureWriter:
     def add(self, exchange: Exchange, request_body: bytes | None = None, response_body: bytes | None = None) -> None:
         """Keep a whole exchange from elsewhere (an import). Its texts and bodies are redacted here.
 
-        The `Body` records in it are replaced by what is stored; its id must be new in this capture.
+        The `Body` records in it are replaced by what is stored; its id must be new in this capture. Nothing is on
+        disk before the next `commit`, or `close`.
         """
         flow, request, response = self._flow_of(exchange, request_body, response_body)
         self.listening(flow.server)
@@ -359,7 +360,7 @@ class CaptureWriter:
         self._gaps_taken = len(self._gaps)
         try:
             self._transact(now_ns)
-        except sqlite3.Error as error:
+        except (sqlite3.Error, UnicodeError) as error:
             self._refused(str(error))
             return False
         self._written(now_ns)
@@ -444,7 +445,14 @@ class CaptureWriter:
     def _render_entries(self) -> None:
         for name in self._dirty:
             entry = self._entries[name]
-            values = self._values(entry)
+            try:
+                values = self._values(entry)
+                "".join([value for value in values if isinstance(value, str)]).encode()
+            except (TypeError, ValueError) as error:  # a text that is no Unicode, say; the others go on
+                detail = f"{name} cannot be written: {type(error).__name__}"
+                self.gap(Gap(kind=GapKind.WRITE_FAILED, at_ns=self._now_ns(), detail=detail, count=1, exchange=name))
+                del self._entries[name]
+                continue
             self._pend(_UPSERT, values, len(values[-2]))
             if entry.state is not State.OPEN:
                 del self._entries[name]
@@ -564,7 +572,7 @@ class CaptureWriter:
                 run("INSERT OR REPLACE INTO gaps (name, gap) VALUES (?,?)", (name, text))
             run("INSERT OR REPLACE INTO meta VALUES ('heartbeat_ns', ?)", (str(now_ns),))
             run("COMMIT")
-        except sqlite3.Error:
+        except (sqlite3.Error, UnicodeError):
             if self._connection.in_transaction:
                 run("ROLLBACK")
             raise

@@ -256,6 +256,36 @@ def test_a_request_that_lost_bytes_says_so_when_that_is_known(desk: Desk) -> Non
     assert (body.size_bytes, body.missing_bytes) == (10, 7)
 
 
+def test_bytes_that_are_no_text_do_not_stop_the_recording(desk: Desk) -> None:
+    capture = desk.play(*request(1, target="/caf\udcff"), *response(1), *request(2), *response(2))
+    assert [exchange.request.target for exchange in capture.exchanges()] == ["/caf\\udcff", "/x"]
+
+
+def test_an_exchange_that_cannot_be_written_is_a_gap_and_the_others_go_on(new_desk: Callable[..., Desk]) -> None:
+    class Surrogate(Addon):
+        def ended(self, flow: Flow) -> None:
+            if flow.id == "a1":
+                flow.parent = "\udcff"
+            if flow.id == "a2":
+                flow.target = "\udcff"
+
+    desk = new_desk(Surrogate())
+    capture = desk.play(*[event for number in (1, 2, 3) for event in (*request(number), *response(number))])
+    assert [exchange.id for exchange in capture.exchanges()] == ["a3"]
+    told = [(gap.kind, gap.exchange) for gap in capture.gaps()]
+    assert told == [(GapKind.WRITE_FAILED, "a1"), (GapKind.WRITE_FAILED, "a2")]
+
+
+def test_content_beyond_the_memory_is_kept_on_disk_at_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gymtap.proxy.recorder.HELD_LIMIT_BYTES", 1000)
+    bodies = {number: bytes([64 + number]) * 400 for number in range(1, 6)}
+    for number, body in bodies.items():
+        desk.play(opened(number), RequestData(number, body))
+    capture = desk.play(*[event for number in bodies for event in (*request(number)[1:], *response(number))])
+    assert [desk.bodies(capture.exchange(f"a{number}"))[0] for number in bodies] == list(bodies.values())
+    assert desk.recorder._memory.held_bytes == 0
+
+
 def test_unparsed_bytes_are_a_gap(desk: Desk) -> None:
     capture = desk.play(Unparsed(SERVER, 5, "an upgrade to websocket"))
     assert [(gap.kind, gap.detail) for gap in capture.gaps()] == [(GapKind.UNPARSED, "model: an upgrade to websocket")]
