@@ -14,11 +14,28 @@ from typing import Annotated, TextIO
 import typer
 from typer import exceptions
 
-from gymtap.proxy.cli import bundle, captures, check, demo, diff, env, playback, replay, rows, run, show, tail, tree, up
+from gymtap.proxy.cli import (
+    bundle,
+    captures,
+    causes,
+    check,
+    demo,
+    diff,
+    env,
+    playback,
+    replay,
+    rows,
+    run,
+    show,
+    tail,
+    tree,
+    up,
+    why,
+)
 from gymtap.proxy.cli.screen import note
 from gymtap.proxy.core.errors import GymtapError
 
-_COMMANDS = (demo, run, up, env, captures, rows, tree, show, tail, check, replay, playback, diff, bundle)
+_COMMANDS = (demo, run, up, env, captures, rows, why, causes, tree, show, tail, check, replay, playback, diff, bundle)
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 _VERBOSE = "--verbose"

@@ -113,6 +113,17 @@ def diagnose_row(capture: Capture, row: Row, *, now_ns: int) -> Diagnosis:
     return found.model_copy(update={"row": row.key.label})
 
 
+def sibling(capture: Capture, row: Row) -> Row | None:
+    """Another rollout of the row's task and agent that passed: the one with the best reward; None when none did."""
+    key = row.key
+    others = [
+        other
+        for other in capture.rows(task=key.task, agent=key.agent, run=key.run)
+        if other.key != key and other.state is RowState.DONE and key.task is not None
+    ]
+    return max(others, key=lambda other: other.reward or 0.0, default=None)
+
+
 @dataclass
 class Cause:
     """Rows that failed for one cause. Times are UTC nanoseconds; `example` is the first such row's diagnosis."""

@@ -14,6 +14,7 @@ from gymtap.proxy.diagnose.fingerprint import fingerprint
 from gymtap.proxy.diagnose.rule import Rule, Sight, Strength, View
 from gymtap.proxy.diagnose.rules import all_rules
 from gymtap.schemas import (
+    Call,
     Diagnosis,
     Evidence,
     Finding,
@@ -103,7 +104,7 @@ def _with_cause(view: View, hits: list[_Hit], best: _Hit, found: tuple[Finding, 
     exchange = _at_fault(view, best)
     innermost = _innermost(best, _innermost_exchange(view, best, exchange))
     return Diagnosis(
-        symptom=_symptom(view),
+        symptom=_symptom(view, best),
         layer=best.rule.layer,
         cause=_filled(best.rule.cause, best.sight.what),
         next_action=best.rule.next_action,
@@ -136,10 +137,9 @@ def _without_cause(view: View, found: tuple[Finding, ...]) -> Diagnosis:
     )
 
 
-def _symptom(view: View) -> str:
-    runs = [e for e in view.tree.exchanges if e.boundary == "collector->environment"] or [
-        e for e in view.tree.exchanges if e.call.value == "run"
-    ]
+def _symptom(view: View, best: _Hit | None = None) -> str:
+    """What a person sees first: how /run ended, else the first failing exchange, else what a row or a log tells."""
+    runs = [e for e in view.material.of(Call.RUN) if view.tree.parents.get(e.id) is None]
     failed = [run for run in runs if run.failed]
     if failed:
         return f"/run {_ended(failed[0])}" + (f" ({len(failed)} of {len(runs)} rows)" if len(runs) > 1 else "")
@@ -150,8 +150,10 @@ def _symptom(view: View) -> str:
     first = next((e for e in view.tree.exchanges if e.failed), None)
     if first is not None:
         return f"{first.boundary} {first.path} {_ended(first)}"
-    told = next(iter(view.told_failures), None)
-    return told.said.strip().splitlines()[0][:200] if told and told.said.strip() else "no failure was seen"
+    message = next(
+        (row["_ng_failure_message"] for row in view.material.results if row.get("_ng_failure_message")), None
+    )
+    return str(message or (best.sight.text if best else "no failure was seen"))[:200]
 
 
 def _ended(exchange: Seen) -> str:
@@ -222,7 +224,7 @@ def _runner_up(hits: list[_Hit], best: _Hit) -> Layer | None:
 
 def _failure_kind(view: View) -> str | None:
     """Gym's collector knows two: the agent answered with an error, or something in front of it did."""
-    runs = [e for e in view.tree.exchanges if e.call.value == "run" and e.failed]
+    runs = [e for e in view.tree.exchanges if e.call is Call.RUN and e.failed]
     if not runs:
         return None
     unanswered = runs[0].status in {429, 502, 503, 504} or runs[0].status is None

@@ -11,7 +11,8 @@ from gymtap.schemas import Call
 
 _PLACE = re.compile(
     r"\(parameter=(\w+)|'loc': ?'body\.(\w+)|\[?\"body\", ?\"(\w+)|"
-    r"[\"']param[\"']: ?[\"'](\w+)[\"']|(?:unsupported|unknown|unrecognized)[^\n'\"]{0,40}['\"](\w+)['\"]",
+    r"[\"']param[\"']: ?[\"'](\w+)[\"']|"
+    r"(?:unsupported|unknown|unrecognized) (?:parameter|value|argument|request argument)[^\n'\"]{0,40}['\"](\w+)['\"]",
     re.IGNORECASE,
 )
 _NOT_A_PARAMETER = frozenset({"messages", "input", "tools", "model", "image_url", "audio", "video", "body", "prompt"})

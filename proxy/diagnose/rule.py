@@ -190,10 +190,19 @@ def _open[T](found: T | None, wanted: frozenset[T] | None, words: re.Pattern[str
 
 
 def _matched(match: re.Match[str] | None, failure: Failure) -> str:
+    if match is None and failure.exchange is not None and failure.error is not None and failure.exchange.error_text:
+        return failure.exchange.error_text[:200]
     if match is None:
         return failure.said.partition("\n")[0][:200]
     named = match.groupdict().get("what")
-    return (named or match[0]).strip()[:200]
+    return (named or _line_around(match)).strip()[:200]
+
+
+def _line_around(match: re.Match[str]) -> str:
+    text = match.string
+    start = text.rfind("\n", 0, match.start()) + 1
+    end = text.find("\n", match.end())
+    return text[start : end if end >= 0 else len(text)]
 
 
 def sight_of(failure: Failure, what: str = "") -> Sight:
@@ -201,12 +210,19 @@ def sight_of(failure: Failure, what: str = "") -> Sight:
     return Sight(
         source=failure.source,
         where=failure.where,
-        text=failure.said.partition("\n")[0][:500],
+        text=_words(failure)[:500],
         order=failure.order,
         what=what,
         exchange=failure.exchange,
         failure=failure,
     )
+
+
+def _words(failure: Failure) -> str:
+    """One line of what it says; a traceback's is its exception."""
+    if failure.source == "log" and failure.innermost is not None and failure.innermost.leaf.message:
+        return failure.innermost.leaf.message
+    return failure.said.partition("\n")[0]
 
 
 def exchange_sight(view: View, exchange: Seen, text: str, what: str = "", pointer: str | None = None) -> Sight:

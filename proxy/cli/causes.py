@@ -1,0 +1,83 @@
+"""`gymtap causes`: the failed rows of a capture, grouped by why they failed."""
+
+import time
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from gymtap.proxy.cli import screen
+from gymtap.proxy.cli.options import CaptureArgument, JsonOption
+
+if TYPE_CHECKING:
+    from gymtap.proxy.diagnose.capture import Cause
+
+_ROWS_NAMED = 5
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("causes")(_causes)
+
+
+def _causes(
+    capture: CaptureArgument = None,
+    *,
+    every_row: Annotated[
+        bool, typer.Option("--all", help="Look into rows that ended well, too, for what was silently lost.")
+    ] = False,
+    since: Annotated[
+        datetime | None,
+        typer.Option(formats=["%Y-%m-%dT%H:%M:%S"], help="Only causes that were first seen after this time (UTC)."),
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Group failed rows by cause: how many, since when, and an example of each."""
+    from gymtap.proxy.cli.choose import open_capture  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.diagnose.capture import causes  # noqa: PLC0415 - quick `--help`
+
+    opened = open_capture(capture)
+    found = causes(opened, now_ns=time.time_ns(), every_row=every_row)
+    if since is not None:
+        after_ns = int(since.replace(tzinfo=UTC).timestamp() * 1e9)
+        found = [cause for cause in found if cause.first_ns >= after_ns]
+    if as_json:
+        screen.write_json({"capture": str(opened.path), "causes": [_document(cause) for cause in found]})
+        return
+    for cause in found:
+        _show(cause)
+    if not found:
+        screen.note("no row failed" + ("" if every_row else "; --all looks for what was silently lost"))
+    else:
+        screen.note(f"next: gymtap why {found[0].rows[0]}")
+
+
+def _document(cause: "Cause") -> dict[str, Any]:
+    return {
+        "fingerprint": cause.fingerprint,
+        "count": len(cause.rows),
+        "first_ns": cause.first_ns,
+        "last_ns": cause.last_ns,
+        "rows": cause.rows,
+        "example": cause.example.model_dump(mode="json"),
+    }
+
+
+def _show(cause: "Cause") -> None:
+    from rich.text import Text  # noqa: PLC0415 - only where it is drawn
+
+    from gymtap.proxy.views.plain import one_line  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.views.words import counted  # noqa: PLC0415 - only where it is drawn
+
+    layer = str(cause.example.layer).replace("_", " ")
+    more = ", …" if len(cause.rows) > _ROWS_NAMED else ""
+    out = screen.out()
+    heading = Text.assemble((counted(len(cause.rows), "row"), "bold"), "  ", (layer, "red"), f"  {cause.fingerprint}")
+    out.print(heading, soft_wrap=True)
+    out.print(Text(f"  {one_line(cause.example.cause)}"), soft_wrap=True)
+    seen = f"first {_time(cause.first_ns)}, last {_time(cause.last_ns)}"
+    out.print(Text(f"  {seen}; rows {', '.join(cause.rows[:_ROWS_NAMED])}{more}", "dim"), soft_wrap=True)
+
+
+def _time(at_ns: int) -> str:
+    return datetime.fromtimestamp(at_ns / 1e9, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

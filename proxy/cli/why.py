@@ -1,0 +1,191 @@
+"""`gymtap why`: why a row failed, or silently should not count, in the fixed form of a report."""
+
+import time
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gymtap.proxy.cli import screen
+from gymtap.proxy.cli.options import CaptureOption, JsonOption
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from gymtap.proxy.store import Capture
+    from gymtap.schemas import Diagnosis, Hop, Row
+
+_ROWS_LOOKED_INTO = 500
+_BODY_LINES = 24
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("why")(_why)
+
+
+def _why(
+    what: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="[ROW|EXCHANGE]", help="A row, or an exchange in one; the first failed row if left out."
+        ),
+    ] = None,
+    *,
+    capture: CaptureOption = None,
+    log: Annotated[
+        list[Path] | None, typer.Option("--log", help="A log, or a directory of logs, instead of a capture.")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="A run's rollouts, with its files beside it, instead of a capture.")
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--source", help="The source data that --output was made from.")
+    ] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Say why a row failed: the layer, the innermost body, the likely cause and what to do next."""
+    if log or output or source:
+        diagnosis, difference = _of_paths(log or [], output, source), None
+    else:
+        diagnosis, difference = _of_capture(capture, what)
+    if as_json:
+        screen.write_json({"sibling": difference, **diagnosis.model_dump(mode="json")})
+        return
+    show_diagnosis(screen.out(), diagnosis, difference)
+
+
+def _of_paths(logs: list[Path], output: Path | None, source: Path | None) -> "Diagnosis":
+    from gymtap.proxy.diagnose import diagnose  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.diagnose.paths import from_paths  # noqa: PLC0415 - quick `--help`
+
+    return diagnose(from_paths(logs, output, source))
+
+
+def _of_capture(name: str | None, what: str | None) -> "tuple[Diagnosis, str | None]":
+    from gymtap.proxy.cli.choose import open_capture  # noqa: PLC0415 - quick `--help`
+
+    capture = open_capture(name)
+    now_ns = time.time_ns()
+    row = _first_bad_row(capture, now_ns) if what is None else _named_row(capture, what)
+    if row is None:
+        return _rowless(capture, what, now_ns), None
+    return _row(capture, row, now_ns)
+
+
+def _row(capture: "Capture", row: "Row", now_ns: int) -> "tuple[Diagnosis, str | None]":
+    from gymtap.proxy.diagnose.capture import diagnose_row, row_material, sibling  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.diagnose.siblings import first_difference  # noqa: PLC0415 - quick `--help`
+
+    diagnosis = diagnose_row(capture, row, now_ns=now_ns)
+    other = sibling(capture, row) if diagnosis.rule is not None else None
+    if other is None:
+        return diagnosis, None
+    found = first_difference(row_material(capture, row, now_ns=now_ns), row_material(capture, other, now_ns=now_ns))
+    return diagnosis, f"row {other.key.label} passed: {found or 'no difference before the failure'}"
+
+
+def _named_row(capture: "Capture", what: str) -> "Row | None":
+    """The row of that label, or of that exchange; None for an exchange of no row."""
+    from gymtap.proxy.cli.choose import is_exchange_id, parse_row  # noqa: PLC0415 - quick `--help`
+
+    if not is_exchange_id(what):
+        return capture.row(parse_row(what))
+    key = capture.exchange(what).attribution.row
+    return None if key is None else capture.row(key)
+
+
+def _first_bad_row(capture: "Capture", now_ns: int) -> "Row | None":
+    """The first failed row; where none failed, the first of which something was silently lost."""
+    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.diagnose.capture import diagnose_row  # noqa: PLC0415 - quick `--help`
+
+    failed = next(capture.rows(failed=True, limit=1), None)
+    if failed is not None:
+        return failed
+    for row in islice(capture.rows(), _ROWS_LOOKED_INTO):
+        if diagnose_row(capture, row, now_ns=now_ns).rule is not None:
+            return row
+    if next(capture.rows(limit=1), None) is None:
+        return None
+    raise UsageError(f"no row failed in {capture.path.name}", "`gymtap rows` lists them; name one to look into it")
+
+
+def _rowless(capture: "Capture", what: str | None, now_ns: int) -> "Diagnosis":
+    """The diagnosis of an exchange that belongs to no row, or of a capture without rows."""
+    from gymtap.proxy.diagnose import diagnose  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.diagnose.capture import material_of  # noqa: PLC0415 - quick `--help`
+
+    exchanges = [capture.exchange(what)] if what is not None else capture.exchanges(limit=_ROWS_LOOKED_INTO)
+    return diagnose(material_of(capture, exchanges, now_ns=now_ns))
+
+
+# --- the report ------------------------------------------------------------------------------------------------
+
+
+def show_diagnosis(out: "Console", diagnosis: "Diagnosis", difference: str | None = None) -> None:
+    """Draw a report: symptom, layer, evidence, cause, next action, the chain, and the innermost body."""
+    for name, text in _fields(diagnosis, difference):
+        _field(out, name, text)
+    if diagnosis.chain:
+        _field(out, "chain", "")
+        for number, hop in enumerate(diagnosis.chain):
+            out.print(_hop_line(number, hop), markup=False, highlight=False, soft_wrap=True)
+    _body(out, diagnosis)
+    if diagnosis.exchange is not None:
+        screen.note(f"next: gymtap show {diagnosis.exchange}   (the whole exchange)")
+
+
+def _fields(diagnosis: "Diagnosis", difference: str | None) -> list[tuple[str, str]]:
+    layer = str(diagnosis.layer).replace("_", " ")
+    beside = f" (or {str(diagnosis.runner_up).replace('_', ' ')})" if diagnosis.runner_up else ""
+    kind = f", {diagnosis.failure_kind}" if diagnosis.failure_kind else ""
+    fields = [
+        ("row", diagnosis.row or ""),
+        ("symptom", diagnosis.symptom),
+        ("layer", layer + beside + kind),
+        *(("evidence", f"{item.source} {item.where}: {item.text}") for item in diagnosis.evidence[:4]),
+        ("cause", diagnosis.cause),
+        ("next", diagnosis.next_action),
+        ("sibling", difference or ""),
+        ("rule", f"{diagnosis.rule}, fingerprint {diagnosis.fingerprint}" if diagnosis.rule else ""),
+    ]
+    return [(name, text) for name, text in fields if text]
+
+
+def _field(out: "Console", name: str, text: str) -> None:
+    from rich.text import Text  # noqa: PLC0415 - only where it is drawn
+
+    from gymtap.proxy.views.plain import one_line  # noqa: PLC0415 - only where it is drawn
+
+    style = "bold red" if name == "layer" else ""
+    out.print(Text.assemble((f"{name:<10}", "dim"), (one_line(text)[:600], style)), soft_wrap=True)
+
+
+def _hop_line(number: int, hop: "Hop") -> str:
+    from gymtap.proxy.views.words import duration, size  # noqa: PLC0415 - only where it is drawn
+
+    guide = "  " + ("" if number == 0 else "   " * (number - 1) + "└─ ")
+    ended = (
+        str(hop.status) if hop.status is not None and hop.error is None else f"{hop.status or ''} {hop.error}".strip()
+    )
+    name = f"{guide}{hop.call} {hop.boundary}"
+    return f"{name:<44} {ended:>10} {duration(hop.duration_ms):>9} {size(hop.response_bytes):>9}  {hop.exchange}"
+
+
+def _body(out: "Console", diagnosis: "Diagnosis") -> None:
+    from gymtap.proxy.views.plain import printable  # noqa: PLC0415 - only where it is drawn
+
+    if diagnosis.innermost is None:
+        return
+    leaf, wrappers = diagnosis.innermost.leaf, diagnosis.innermost.wrappers
+    about = f"{leaf.kind}".replace("_", " ") + (f", inside {len(wrappers)} wrappers" if wrappers else "")
+    _field(out, "innermost", about + (", cut" if diagnosis.innermost.truncated else ""))
+    lines = printable(leaf.text).splitlines() or ["(empty)"]
+    left_out = max(0, len(lines) - _BODY_LINES)
+    shown = lines[-_BODY_LINES:] if "Traceback" in lines[0] else lines[:_BODY_LINES]  # an exception is at the end
+    for line in shown:
+        out.print(f"  {line[:2_000]}", markup=False, highlight=False, soft_wrap=True)
+    if left_out:
+        screen.note(f"  … {left_out:,} more lines: --json has them")
