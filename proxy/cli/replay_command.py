@@ -86,6 +86,7 @@ def _order(asked: Asked, capture: Capture, bundle: Path | None) -> Order:
         rebuild=asked.tools,
         ignore=frozenset(asked.ignore),
         live=_live(capture),
+        foreign=bundle is not None,
     )
 
 

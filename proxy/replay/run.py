@@ -31,6 +31,7 @@ class Order:
 
     `head` is a running Gym's; `rebuild` None lets the resources server decide whether tool calls are repeated.
     `live` is the capture of a tap that runs; `into` the new capture's directory. `reads` are the recorded GETs.
+    `foreign`: the capture came from elsewhere, so an address that it brings is asked about.
     """
 
     drafts: Sequence[Draft]
@@ -46,21 +47,28 @@ class Order:
     rebuild: bool | None = None
     ignore: frozenset[str] = frozenset()
     live: Path | None = None
+    foreign: bool = False
 
 
 @dataclass(frozen=True)
 class Announcement:
-    """What is about to happen. `stubbed_at` are the playback's addresses; `problems` what contracts say of edits."""
+    """What is about to happen. `stubbed_at` are the playback's addresses; `problems` what contracts say of edits.
+
+    `brought` are addresses that nobody but a capture from elsewhere has named.
+    """
 
     drafts: Sequence[Draft]
     steps: Sequence[Sequence[Announced]]
     stubbed_at: Sequence[str] = ()
     problems: Sequence[str] = ()
+    brought: Sequence[str] = ()
 
     @property
     def risks(self) -> list[str]:
         """What has to be agreed to, each once."""
-        return list(dict.fromkeys(f"{one.step.call} at {one.url}: {one.risk}" for one in self._all() if one.risk))
+        told = [f"{one.step.call} at {one.url}: {one.risk}" for one in self._all() if one.risk]
+        told += [f"{url} is an address that the bundle brought" for url in self.brought]
+        return list(dict.fromkeys(told))
 
     def _all(self) -> list[Announced]:
         return [one for steps in self.steps for one in steps]
@@ -129,7 +137,14 @@ async def _route(
         drafts.append(settled)
         steps.append(announce(settled.plan, routes, modes, order.stub))
         problems += await _problems(client, settled, routes) if settled.edited else []
-    return jobs, Announcement(drafts, steps, stubbed_at, problems)
+    return jobs, Announcement(drafts, steps, stubbed_at, problems, _brought(order, jobs))
+
+
+def _brought(order: Order, jobs: Sequence[Job]) -> list[str]:
+    """Addresses of a foreign capture that are used as they are."""
+    known = {url.rstrip("/") for server in order.servers for url in (server.listen, server.upstream)}
+    used = {route.base for job in jobs for route in job.routes.values()}
+    return sorted(used & known) if order.foreign and order.head is None else []
 
 
 def _stubbed(order: Order, server: Server) -> bool:

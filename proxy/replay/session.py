@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from aiohttp import ClientSession
 
+from gymtap.proxy.core.errors import GymtapError
 from gymtap.proxy.core.redaction import Redactor
 from gymtap.proxy.replay.hops import FirstDifference, first_difference
 from gymtap.proxy.replay.inner import Inside, paired
@@ -108,9 +109,12 @@ class Session:
                     await self._attempt(result, number)
                     self._told(result)
 
-        async with asyncio.TaskGroup() as group:
-            for result in results:
-                group.create_task(one(result))
+        try:
+            async with asyncio.TaskGroup() as group:
+                for result in results:
+                    group.create_task(one(result))
+        except* GymtapError as several:
+            raise several.exceptions[0] from None
         return results
 
     async def _attempt(self, result: Result, number: int) -> None:

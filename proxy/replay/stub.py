@@ -62,23 +62,22 @@ def boundaries(text: str, servers: Sequence[Server]) -> frozenset[str]:
 async def addresses(stub: Stub, servers: Sequence[Server], running: Running | None) -> list[tuple[str, int]]:
     """Where the playback has to listen. Raises GymtapError when it cannot stand there.
 
-    Where Gym certainly calls must be free; where a tap listened, the playback listens too if it can, for those
-    who pointed Gym there by hand.
+    Where Gym certainly calls must be free. The playback also listens wherever else the server was known, if it
+    can: at a tap's address, for those who pointed Gym there by hand.
     """
     if stub.listen:
         return list(stub.listen)
-    places: list[tuple[str, int]] = []
     covered = [server for server in servers if stub.covers(server.name, server.kind)]
-    for url in dict.fromkeys(_called(server, running) for server in covered):
+    needed = list(dict.fromkeys(url for server in covered for url in _called(server, running)))
+    for url in needed:
         if not await _is_free(url):
             raise GymtapError(
                 f"the playback cannot stand in at {url}: it is not on this machine, or something answers there",
                 "stop that; or start Gym with ++policy_base_url=http://127.0.0.1:PORT/v1 and say --stub-listen "
                 "127.0.0.1:PORT; or say --gym HEAD_URL",
             )
-        places.append(_place(url))
-    places += [_place(server.listen) for server in covered if server.listen and await _is_free(server.listen)]
-    return list(dict.fromkeys(places))
+    others = [url for server in covered for url in (server.upstream, server.listen) if url and await _is_free(url)]
+    return list(dict.fromkeys(map(_place, needed + others)))
 
 
 def address(text: str) -> tuple[str, int]:
@@ -89,13 +88,13 @@ def address(text: str) -> tuple[str, int]:
     return (host.strip("[]") or "127.0.0.1"), int(port)
 
 
-def _called(server: Server, running: Running | None) -> str:
-    """The URL at which Gym calls a server when no tap is in between."""
-    if running is not None and server.kind is ServerKind.PROVIDER and running.provider:
-        return running.provider
+def _called(server: Server, running: Running | None) -> tuple[str, ...]:
+    """The URLs at which Gym calls a server when no tap is in between."""
+    if running is not None and server.kind is ServerKind.PROVIDER and running.providers:
+        return running.providers
     if running is not None and server.name in running.servers:
-        return running.servers[server.name]
-    return server.upstream
+        return (running.servers[server.name],)
+    return (server.upstream,)
 
 
 async def _is_free(url: str) -> bool:

@@ -39,10 +39,10 @@ class Running:
     configuration: Mapping[str, Any]
 
     @property
-    def provider(self) -> str | None:
-        """The base URL of the policy's provider; the first of several."""
+    def providers(self) -> tuple[str, ...]:
+        """The base URLs of the policy's provider; there may be several of one kind."""
         found = self.configuration.get("policy_base_url")
-        return str(found[0] if isinstance(found, list) and found else found) if found else None
+        return tuple(map(str, found)) if isinstance(found, list) else (str(found),) if found else ()
 
     @property
     def provider_key(self) -> str | None:
@@ -128,7 +128,7 @@ async def _base(step: Step, server: Server | None, wanted: Wanted) -> tuple[str,
     leaves_gym = step.kind in {ServerKind.PROVIDER, ServerKind.JUDGE}
     endpoint = wanted.endpoint if step.kind is ServerKind.PROVIDER else None
     if endpoint is None and wanted.found is not None and step.kind is ServerKind.PROVIDER:
-        endpoint = wanted.found.provider
+        endpoint = next(iter(wanted.found.providers), None)
     if endpoint is not None:
         return base_url(endpoint), _mounted(step.original.path, endpoint)
     if wanted.found is not None and not leaves_gym:
@@ -209,7 +209,7 @@ def _secret(step: Step, server: str, base: str, wanted: Wanted, environ: Mapping
             return secret
         raise UsageError(f"{server} needs a credential and ${wanted.api_key_env} is not set", "nothing was sent")
     running = wanted.found
-    if running is not None and running.provider_key and running.provider and base == base_url(running.provider):
+    if running is not None and running.provider_key and base in map(base_url, running.providers):
         return running.provider_key
     variable = API_KEY_VARIABLES.get(step.kind)
     if variable is not None and (secret := environ.get(variable)):

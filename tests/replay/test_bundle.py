@@ -105,3 +105,10 @@ def test_a_rollout_of_the_same_task_that_went_well_goes_along(make, tmp_path):
     said = bundle_of(tmp_path)
     assert (said.beside, said.left_out_rows, said.left_out_exchanges) == ("3.2", 2, 2)
     assert [row.key.label for row in Capture(tmp_path / "file").rows()] == ["3.0", "3.2"]
+
+
+def test_an_address_that_only_the_bundle_knows_is_asked_about(gymtap, bundle):
+    said = gymtap("replay", str(bundle), "--from", "model")
+    assert said.code == 2
+    assert "is an address that the bundle brought" in said.err
+    assert "nobody can be asked" in said.err
