@@ -1,0 +1,262 @@
+r"""The filter language for rows: a line of terms, all of which must hold, read by a parser of its own.
+
+    filter  = [ term { " " term } ]            an empty filter lets every row through
+    term    = [ "-" ] ( compare | text )       "-" turns a term round
+    compare = FIELD ":" value { "," value }    any of the values
+            | FIELD ( ">" | ">=" | "<" | "<=" | "=" | "!=" ) value
+    text    = [ "~" ] value                    occurs somewhere in the row's words, in any case
+    value   = bare word | '"' anything, with \" and \\ '"'
+
+A field that a row does not have (a reward of None, a layer not known yet) never compares, so that `-reward>0` holds
+for it and `reward<=0` does not. What a field's values mean is in FIELDS.
+"""
+
+import re
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+from typing import Protocol
+
+from gymtap.proxy.core.errors import UsageError
+
+
+class Subject(Protocol):
+    """A row, as a filter asks about it; None is not known, or not there."""
+
+    @property
+    def label(self) -> str: ...  # noqa: D102  # as RowKey.label
+    @property
+    def run(self) -> int: ...  # noqa: D102  # as RowKey.run
+    @property
+    def task(self) -> int | None: ...  # noqa: D102  # as RowKey.task
+    @property
+    def rollout(self) -> int | None: ...  # noqa: D102  # as RowKey.rollout
+    @property
+    def attempt(self) -> int: ...  # noqa: D102  # as RowKey.attempt
+    @property
+    def agent(self) -> str | None: ...  # noqa: D102  # as RowKey.agent
+    @property
+    def state(self) -> str: ...  # noqa: D102  # as Row.state
+    @property
+    def status(self) -> int | None: ...  # noqa: D102  # as Row.status
+    @property
+    def reward(self) -> float | None: ...  # noqa: D102  # as Row.reward
+    @property
+    def duration_ms(self) -> float | None: ...  # noqa: D102  # as Row.duration_ms
+    @property
+    def exchanges(self) -> int: ...  # noqa: D102  # as Row.exchanges
+    @property
+    def failed(self) -> int: ...  # noqa: D102  # as Row.failed_exchanges
+    @property
+    def failed_at(self) -> Collection[str]: ...  # noqa: D102  # calls and server kinds that failed
+    @property
+    def layer(self) -> str | None: ...  # noqa: D102  # the diagnosis's layer
+    @property
+    def cause(self) -> str | None: ...  # noqa: D102  # the diagnosis's fingerprint
+    @property
+    def words(self) -> str: ...  # noqa: D102  # what `~` looks through
+    @property
+    def marked(self) -> bool: ...  # noqa: D102  # whether a person marked it
+
+
+class FilterError(UsageError):
+    """Text that is no filter; `position` is the character at which it stops being one."""
+
+    def __init__(self, message: str, position: int) -> None:
+        super().__init__(message, "as in: layer:model_serving status:5xx task:12 ~timeout boundary:verify dur>2s")
+        self.position = position
+
+
+type Test = Callable[[Subject], bool]
+
+FIELDS: Mapping[str, str] = {
+    "row": "a label, as in 12.3, 12.3a1 or r2:12.3",
+    "task": "the task index, or a range of them: 12, 10-19",
+    "rollout": "the rollout index, or a range of them",
+    "attempt": "0 for the first",
+    "run": "the collector's Nth run",
+    "agent": "part of the agent's name",
+    "state": "running, done or failed",
+    "status": "500, or a class of them: 5xx; none where there is none",
+    "reward": "a number; none where there is none",
+    "layer": "the failing layer: infra, model_serving, config, …; none for a healthy row",
+    "cause": "a cause's fingerprint",
+    "boundary": "a call or a server kind with a failed exchange: verify, provider, tool, …",
+    "dur": "how long it took: 500ms, 2s, 1.5m, 1h",
+    "hops": "how many exchanges it has",
+    "failed": "how many of them failed",
+    "is": "marked, or a state",
+}
+
+_NAME = re.compile(r"([a-z]+)(:|>=|<=|!=|>|<|=)")
+_BARE = re.compile(r'[^\s",]+')
+_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
+_ESCAPED = re.compile(r"\\(.)", re.DOTALL)
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
+_UNIT_MS = {"ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0, None: 1000.0}
+_NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
+_RANGE = re.compile(r"(\d+)-(\d+)")
+_STATUS_CLASS = re.compile(r"([1-9])xx", re.IGNORECASE)
+
+_COMPARES: Mapping[str, Callable[[float, float], bool]] = {
+    ">": lambda one, other: one > other,
+    ">=": lambda one, other: one >= other,
+    "<": lambda one, other: one < other,
+    "<=": lambda one, other: one <= other,
+    "=": lambda one, other: one == other,
+    "!=": lambda one, other: one != other,
+}
+
+_NUMBERS: Mapping[str, Callable[[Subject], float | None]] = {
+    "task": lambda row: row.task,
+    "rollout": lambda row: row.rollout,
+    "attempt": lambda row: row.attempt,
+    "run": lambda row: row.run,
+    "status": lambda row: row.status,
+    "reward": lambda row: row.reward,
+    "dur": lambda row: row.duration_ms,
+    "hops": lambda row: row.exchanges,
+    "failed": lambda row: row.failed,
+}
+
+_WORDS: Mapping[str, Callable[[Subject], str | None]] = {
+    "row": lambda row: row.label,
+    "state": lambda row: row.state,
+    "layer": lambda row: row.layer,
+    "cause": lambda row: row.cause,
+}
+
+
+@dataclass(frozen=True)
+class Filter:
+    """A filter that was understood. `knows`: whether it asks for what only a diagnosis says."""
+
+    text: str
+    tests: tuple[Test, ...]
+    knows: bool
+
+    def __call__(self, row: Subject) -> bool:
+        """Whether the row passes."""
+        return all(test(row) for test in self.tests)
+
+
+def parse(text: str) -> Filter:
+    """Read a filter. Raises FilterError, with the position where it is none."""
+    tests: list[Test] = []
+    knows = False
+    at = 0
+    while at < len(text):
+        if text[at].isspace():
+            at += 1
+            continue
+        negated = text[at] == "-"
+        named = _NAME.match(text, at + negated)
+        test, at, asks = _compare(text, named) if named else _text(text, at + negated)
+        tests.append(_not(test) if negated else test)
+        knows = knows or asks
+    return Filter(text, tuple(tests), knows)
+
+
+def _not(test: Test) -> Test:
+    return lambda row: not test(row)
+
+
+def _text(text: str, at: int) -> tuple[Test, int, bool]:
+    value, at = _value(text, at + (text[at : at + 1] == "~"))
+    wanted = value.casefold()
+    return lambda row: wanted in row.words.casefold(), at, True
+
+
+def _compare(text: str, named: re.Match[str]) -> tuple[Test, int, bool]:
+    field, operator = named.groups()
+    if field not in FIELDS:
+        raise FilterError(f"there is no field {field!r}: {', '.join(FIELDS)}", named.start())
+    values, at = [], named.end()
+    while True:
+        start = at
+        value, at = _value(text, at)
+        values.append(_equal(field, value, start) if operator == ":" else _ordered(field, operator, value, start))
+        if text[at : at + 1] != "," or operator != ":":
+            break
+        at += 1
+    if text[at : at + 1] not in {"", " ", "\t", "\n"} and not text[at].isspace():
+        raise FilterError(f"after {text[named.start() : at]!r} there must be a space", at)
+    return (values[0] if len(values) == 1 else _any(values)), at, field in {"layer", "cause"}
+
+
+def _any(tests: list[Test]) -> Test:
+    return lambda row: any(test(row) for test in tests)
+
+
+def _value(text: str, at: int) -> tuple[str, int]:
+    if text[at : at + 1] == '"':
+        quoted = _QUOTED.match(text, at)
+        if quoted is None:
+            raise FilterError("a quote is not closed", at)
+        return _ESCAPED.sub(r"\1", quoted[1]), quoted.end()
+    bare = _BARE.match(text, at)
+    if bare is None:
+        raise FilterError("a value is missing", at)
+    return bare[0], bare.end()
+
+
+def _equal(field: str, value: str, at: int) -> Test:
+    if field == "boundary":
+        return lambda row: value in row.failed_at
+    if field == "agent":
+        part = value.casefold()
+        return lambda row: row.agent is not None and part in row.agent.casefold()
+    if field == "is":
+        return _is(value, at)
+    if field in _WORDS:
+        word = _WORDS[field]
+        return lambda row: word(row) == value
+    number = _NUMBERS[field]
+    if value == "none":
+        return lambda row: number(row) is None
+    if span := _span(field, value):
+        low, high = span
+        return lambda row: (found := number(row)) is not None and low <= found <= high
+    return _ordered(field, "=", value, at)
+
+
+def _is(value: str, at: int) -> Test:
+    if value == "marked":
+        return lambda row: row.marked
+    if value not in {"running", "done", "failed"}:
+        raise FilterError(f"a row is marked, running, done or failed, not {value!r}", at)
+    return lambda row: row.state == value
+
+
+def _span(field: str, value: str) -> tuple[float, float] | None:
+    """`5xx` of a status, `10-19` of an index."""
+    if field == "status" and (of_class := _STATUS_CLASS.fullmatch(value)):
+        low = int(of_class[1]) * 100
+        return low, low + 99
+    if field in {"task", "rollout", "attempt", "run"} and (span := _RANGE.fullmatch(value)):
+        return int(span[1]), int(span[2])
+    return None
+
+
+def _ordered(field: str, operator: str, value: str, at: int) -> Test:
+    if field not in _NUMBERS:
+        raise FilterError(f"{field} has no order: write {field}:{value}", at)
+    number, compare, wanted = _NUMBERS[field], _COMPARES[operator], _amount(field, value, at)
+    return lambda row: (found := number(row)) is not None and compare(found, wanted)
+
+
+def _amount(field: str, value: str, at: int) -> float:
+    if field == "dur":
+        time = _DURATION.fullmatch(value)
+        if time is None:
+            raise FilterError(f"{value!r} is no duration, as in 500ms, 2s, 1.5m", at)
+        return float(time[1]) * _UNIT_MS[time[2]]
+    if _NUMBER.fullmatch(value) is None:
+        raise FilterError(f"{value!r} is no number", at)
+    return float(value)
+
+
+def quoted(value: str) -> str:
+    """A value as it has to be written in a filter, whatever is in it."""
+    if _BARE.fullmatch(value) and value[0] not in "-~" and not _NAME.match(value):
+        return value
+    return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
