@@ -26,6 +26,9 @@ _WORKER = Path(__file__).with_name("engine_worker.py")
 ANSWER_TIMEOUT_S = 20.0
 """How long one question may take; beyond it the worker is replaced and the answer is an error."""
 
+MAX_REMEMBERED = 10_000
+"""Answers kept; beyond it all are forgotten, so that a dataset of ever new tools does not grow the memory."""
+
 PINS: Mapping[str, tuple[str, ...]] = {
     "0.32": (
         "xgrammar==0.2.8",
@@ -142,6 +145,8 @@ class Engines:
 
     def _remembered(self, engine: str, text: str, kind: str, stage: str) -> Reply:
         key = (engine, text, kind, stage)
+        if len(self._replies) >= MAX_REMEMBERED:
+            self._replies.clear()
         if key not in self._replies:
             self._replies[key] = self._ask({"ask": engine, "text": text, "kind": kind, "stage": stage})
         return self._replies[key]

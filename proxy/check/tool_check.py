@@ -4,6 +4,7 @@ A thousand rows share a handful of tools, so the grammar is asked per distinct t
 since a list can be refused where each of its tools alone is not.
 """
 
+import hashlib
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -62,8 +63,8 @@ class ToolReport:
         return sum(met.finding.severity is Severity.ERROR for met in self.met.values())
 
     def add(self, found: Finding, where: str, key: object = None) -> None:
-        """Count a finding; `key` tells apart what the text does not."""
-        at = (found.rule, found.message, found.pointer, key)
+        """Count a finding; `key` says what it is about where the pointer is not to tell it apart."""
+        at = (found.rule, found.message, found.pointer if key is None else key)
         if at in self.met:
             self.met[at].count += 1
         else:
@@ -133,20 +134,20 @@ class ToolCheck:
     def _key(self, row: Mapping[str, Any], params: Mapping[str, Any] | None, tools: Any) -> bytes:
         about = {name: row[name] for name in _ROW_FIELDS if name in row}
         choice = params.get("tool_choice", "-") if params else "-"
-        return orjson.dumps([tools, choice, about, params is None], option=orjson.OPT_SORT_KEYS)
+        return _digest([tools, choice, about, params is None])
 
     def _tool(self, tool: Any, at: tuple[str | int, ...], where: str) -> None:
         name, parameters, inner = parameters_of(tool)
         if not inner or (parameters is not None and not isinstance(parameters, dict)):
             return
-        key = orjson.dumps(tool, option=orjson.OPT_SORT_KEYS)
+        key = _digest(tool)
         if key not in self._tools:
             self.report.distinct_tools += 1
-            self.report.schemas.add(orjson.dumps(parameters, option=orjson.OPT_SORT_KEYS))
+            self.report.schemas.add(_digest(parameters))
             self._tools[key] = list(self._compiled(name, parameters, where, strict=is_strict(tool)))
         for found, path in self._tools[key]:
             placed = found.model_copy(update={"pointer": pointer((*at, *inner, *path))})
-            self.report.add(placed, where, name)
+            self.report.add(placed, where, (key, path))
 
     def _compiled(
         self, name: str, parameters: Any, where: str, *, strict: bool
@@ -190,34 +191,33 @@ class ToolCheck:
 
     def _list(self, tools: list[Any], where: str, at: str) -> None:
         """Judge a list whose tools are accepted one by one: together they may not be."""
-        named = [(name, parameters) for name, parameters, inner in map(parameters_of, tools) if inner]
-        key = orjson.dumps(tools, option=orjson.OPT_SORT_KEYS)
+        named = [(tool, *parameters_of(tool)[:2]) for tool in tools if parameters_of(tool)[2]]
+        key = _digest(["list", tools])
         if key in self._lists or self._engines is None or len(named) < 2:
             return
         self._lists[key] = []
         self.report.tool_lists += 1
+        loose = [(name, parameters if self._routes or is_strict(tool) else None) for tool, name, parameters in named]
+        whole = [(name, parameters) for _tool, name, parameters in named]
         for route in self._routes or (Route.STRICT_TOOL, Route.REQUIRED_JSON):
-            strict = [
-                (name, parameters if is_strict(tool) or self._routes else None)
-                for (name, parameters), tool in zip(named, tools, strict=False)
-            ]
-            asked = strict if route is Route.STRICT_TOOL else named
-            if route is Route.RESPONSE_FORMAT or any(
-                judge(self._engines, [one], route, self._backend).ok is not True for one in asked
-            ):
-                continue
-            verdict = judge(self._engines, asked, route, self._backend)
-            if verdict.refused:
-                severity, when = self._weight(route, strict=any(map(is_strict, tools)))
-                message = f"the tools are refused together, though each alone is not{when}: {verdict.reason}"
-                self.report.add(
-                    finding(f"grammar.{route}.list", severity, message, ()).model_copy(update={"pointer": at}), where
-                )
+            if route is not Route.RESPONSE_FORMAT:
+                self._together(loose if route is Route.STRICT_TOOL else whole, route, where, at)
+
+    def _together(self, tools: list[tuple[str, Any]], route: Route, where: str, at: str) -> None:
+        assert self._engines is not None
+        if not all(judge(self._engines, [tool], route, self._backend).ok for tool in tools):
+            return
+        verdict = judge(self._engines, tools, route, self._backend)
+        if verdict.refused:
+            severity, when = self._weight(route, strict=True)
+            message = f"the tools are refused together, though each alone is not{when}: {verdict.reason}"
+            found = Finding(rule=f"grammar.{route}.list", severity=severity, message=message, pointer=at)
+            self.report.add(found, where)
 
     def _format(self, params: Mapping[str, Any], at: tuple[str | int, ...], where: str) -> None:
         """A request's own response format (`text.format`, or Chat's `response_format`) is compiled as well."""
         for path, schema in _formats(params):
-            key = b"format" + orjson.dumps(schema, option=orjson.OPT_SORT_KEYS)
+            key = _digest(["format", schema])
             if self._engines is None or key in self._lists:
                 continue
             self._lists[key] = []
@@ -235,6 +235,11 @@ class ToolCheck:
                     fix=fix,
                 )
                 self.report.add(found, where)
+
+
+def _digest(value: Any) -> bytes:
+    """Stands for a value whose keys' order does not matter."""
+    return hashlib.blake2b(orjson.dumps(value, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
 
 
 def _formats(params: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:

@@ -87,8 +87,8 @@ def params_of(row: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, Path]:
 
 
 def parameters_of(tool: Any) -> tuple[str, Any, Path]:
-    """A function tool's name, parameters and where these are, in either dialect; parameters None for other tools."""
-    if not isinstance(tool, dict):
+    """A function tool's name, parameters and where these are, in either dialect; the path is empty for other tools."""
+    if not isinstance(tool, dict) or tool.get("type", "function") != "function":
         return "", None, ()
     inner = tool.get("function") if "name" not in tool else None
     function, at = (inner, ("function", "parameters")) if isinstance(inner, dict) else (tool, ("parameters",))
