@@ -40,12 +40,14 @@ _JWT = r"[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*"
 _SIGNED = r"[A-Za-z0-9+/_-]{8,}={0,2}\.[A-Za-z0-9_-]{5,8}\.[A-Za-z0-9_-]{16,}"
 QUERY_NAMES = r"(?:key|sig|signature|token|x-(?:amz|goog)-(?:signature|credential|security-token))"
 _SPACE = r"(?:[ \t\r\n]|\\+[nrt])"
+_VALUE_FIELD = rf"\\*[\"']{_SPACE}{{0,64}},{_SPACE}{{0,64}}\\*[\"']value\\*[\"']{_SPACE}{{0,64}}:"  # as HAR has headers
 
 SUSPECT = "|".join(
     (
         *(re.escape(start) + rest for start, rest in _SHAPES),
         rf"eyJ(?:{_JWT}|{_SIGNED})",
         rf"(?i:{NAMES}\\*[\"']?{_SPACE}*[:=])",
+        rf"(?i:{NAMES}{_VALUE_FIELD})",
         rf"(?i:--?[a-z0-9_.-]*{NAMES}[ \t])",
         rf"(?i:(?:[?&]|\\u0026|&amp;){QUERY_NAMES}=)",
         r"(?i:bearer(?:[ \t]|%20|\+))",
@@ -76,7 +78,11 @@ _NAME_BYTES = 32
 _NAMED = re.compile(NAMES.encode() + rb"\Z")
 _KEYED = re.compile(
     rb"(?P<stem>(?:key(?:[-_]?id)?|secret|password|passwd|passwrd|passphrase|pwd|credential|authorization|token)s?)"
-    rb"(?:(?P<close>\\*[\"'])"
+    rb"(?:(?P<close>\\*[\"'])(?:"
+    + _SPACE.encode()
+    + rb"{0,64},"
+    + _SPACE.encode()
+    + rb"{0,64}\\*[\"']value\\*[\"'])?"
     + _SPACE.encode()
     + rb"{0,64}[:=]"
     + _SPACE.encode()
@@ -107,6 +113,7 @@ _TYPES = re.compile(
     rb"|union|literal|required|field|os|self|secretstr)\b|\$\{",
     re.IGNORECASE,
 )  # fmt: skip
+_NO_SECRET = re.compile(rb"EMPTY|\[?REDACTED\]?")  # what vLLM's users write for no key at all, and others' placeholder
 _SECRET_VALUE = re.compile(rb"(?=[^\s]*[0-9])(?=[^\s]*[A-Za-z])[A-Za-z0-9._~+/=:$!@-]{12,}|[A-Za-z0-9._~+/=-]{32,}")
 
 
@@ -160,6 +167,8 @@ def _content(data: bytes, start: int, end: int, *, sure: bool) -> Iterator[Span]
     scheme = _SCHEME.match(data, start, end)
     if scheme is not None:
         start = scheme.end()
+    if _NO_SECRET.fullmatch(data, start, end):
+        return
     if end > start and (sure or _SECRET_VALUE.fullmatch(data, start, end)):
         yield Span(start, end)
 

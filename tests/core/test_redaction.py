@@ -76,6 +76,7 @@ def test_a_secret_is_known_by_its_name(name: str, wrapping: Callable[[str], str]
         json.dumps({"a": [{name: SECRET, "b": 1}]}),
         json.dumps({name: SECRET}, indent=2),
         repr({name: SECRET, "b": None}),
+        json.dumps({"headers": [{"name": name, "value": SECRET}, {"name": "host", "value": "x"}]}),
         f"a: 1\n{name}: {SECRET}\nb: 2\n",
         f"a:\n  - {name}: '{SECRET}'\n",
         f'a:\n  {name}: "{SECRET}"\n',
@@ -126,6 +127,8 @@ def test_a_secret_is_known_by_its_place(text: str, wrapping: Callable[[str], str
         "Use Bearer authentication. The risk-averse task-oriented disk-based design.",
         "see http://127.0.0.1:8000/v1/models?limit=3 and mailto:someone@example.com",
         "x-ratelimit-remaining-tokens: 12",
+        json.dumps("policy_api_key: EMPTY\nother: 1"),
+        json.dumps({"authorization": "Bearer [REDACTED]", "api_key": "EMPTY"}),
     ],
 )
 def test_what_is_no_secret_stays(text: str) -> None:
