@@ -28,6 +28,7 @@ def _bundle(
     """Write one row's exchanges to one small redacted file, and say what is in it."""
     from gymtap.proxy.cli.choose import open_capture, parse_row  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.diagnose.capture import sibling  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.replay.bundle import contents, make  # noqa: PLC0415 - quick `--help`
 
     if output is None:
@@ -37,7 +38,8 @@ def _bundle(
         _tell(said, Path(row), as_json=as_json)
         return
     opened = open_capture(capture)
-    made = make(opened, parse_row(row), output, overwrite=force)
+    found = opened.row(parse_row(row))
+    made = make(opened, found, output, beside=sibling(opened, found), overwrite=force)
     _tell(made, output, as_json=as_json)
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from gymtap.proxy.cli.choose import is_exchange_id, open_capture, parse_row
 from gymtap.proxy.cli.replay_view import Faces
 from gymtap.proxy.core.errors import CaptureError, UsageError
+from gymtap.proxy.diagnose.capture import causes
 from gymtap.proxy.replay import edits
 from gymtap.proxy.replay.bundle import contents, row_of
 from gymtap.proxy.replay.load import reads
@@ -113,18 +114,24 @@ def _of_file(rows: Path) -> list[str]:
 
 
 def _of_capture(capture: Capture, cause: str | None) -> list[str]:
-    """The failed rows; those with one cause where one is named."""
-    rows = [row.key for row in capture.rows(failed=True)]
+    """The failed rows; all those with one cause where one is named."""
     if cause is not None:
-        rows = [key for key in rows if _has_cause(capture, key, cause)]
+        return _of_cause(capture, cause)
+    rows = [_full(row.key) for row in capture.rows(failed=True)]
     if not rows:
-        why = f"no failed row has the cause {cause}" if cause else "no row failed"
-        raise UsageError(f"{why} in {capture.path.name}", "`gymtap rows` lists them all")
-    return [_full(key) for key in rows]
+        raise UsageError(f"no row failed in {capture.path.name}", "`gymtap rows` lists them all")
+    return rows
 
 
-def _has_cause(capture: Capture, key: RowKey, cause: str) -> bool:
-    raise NotImplementedError
+def _of_cause(capture: Capture, fingerprint: str) -> list[str]:
+    """The rows with the cause of that fingerprint, or its unique start; of rows that ended well, too."""
+    found = [
+        one for one in causes(capture, now_ns=time.time_ns(), every_row=True) if one.fingerprint.startswith(fingerprint)
+    ]
+    if len(found) != 1:
+        many = f"{len(found)} causes begin with" if found else "no row has the cause"
+        raise UsageError(f"{many} {fingerprint} in {capture.path.name}", "`gymtap causes --all` lists them")
+    return found[0].rows
 
 
 def _full(key: RowKey) -> str:

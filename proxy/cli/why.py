@@ -66,6 +66,8 @@ def _of_paths(logs: list[Path], output: Path | None, source: Path | None) -> "Di
 def _of_capture(name: str | None, what: str | None) -> "tuple[Diagnosis, str | None]":
     from gymtap.proxy.cli.choose import open_capture  # noqa: PLC0415 - quick `--help`
 
+    if what is not None and Path(what).is_file():  # a bundle
+        name, what = what, None
     capture = open_capture(name)
     now_ns = time.time_ns()
     row = _first_bad_row(capture, now_ns) if what is None else _named_row(capture, what)

@@ -16,7 +16,7 @@ from gymtap.proxy.core.redaction import PLACEHOLDER
 from gymtap.proxy.replay.load import recorded
 from gymtap.proxy.replay.recorded import Recorded
 from gymtap.proxy.store import Capture, CaptureWriter
-from gymtap.schemas import ROWLESS_CALLS, Call, Exchange, Request, Response, Row, RowKey, RowState
+from gymtap.schemas import ROWLESS_CALLS, Call, Exchange, Request, Response, Row, RowKey
 from gymtap.schemas._model import Model
 
 _META_KEY = "bundle"
@@ -43,12 +43,13 @@ class Contents(Model):
     left_out_exchanges: int
 
 
-def make(capture: Capture, key: RowKey, file: Path, *, overwrite: bool = False) -> Contents:
-    """Write a bundle of one row. Raises CaptureError for a row that is not there, UsageError for a file that is."""
+def make(capture: Capture, row: Row, file: Path, *, beside: Row | None = None, overwrite: bool = False) -> Contents:
+    """Write a bundle of one row, and of `beside`, which a diagnosis compares it with.
+
+    Raises UsageError for a file that is there, CaptureError for one that cannot be written.
+    """
     if file.exists() and not overwrite:
         raise UsageError(f"{file} exists", "name another file, or add --force")
-    row = capture.row(key)
-    beside = _passed_beside(capture, row)
     found = _chosen(capture, row, beside)
     contents = _contents(capture, row, beside, found)
     try:
@@ -73,14 +74,6 @@ def contents(file: Path) -> Contents | None:
 def row_of(said: Contents) -> RowKey:
     """The row that a bundle was made for."""
     return RowKey(**{**RowKey.parse(said.row).model_dump(), "agent": said.agent})
-
-
-def _passed_beside(capture: Capture, row: Row) -> Row | None:
-    """A rollout of the same task that went well: what a diagnosis compares with."""
-    if row.key.task is None:
-        return None
-    others = (other for other in capture.rows(task=row.key.task) if other.key != row.key)
-    return next((other for other in others if other.state is RowState.DONE and other.reward is not None), None)
 
 
 def _chosen(capture: Capture, row: Row, beside: Row | None) -> list[Recorded]:

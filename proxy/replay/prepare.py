@@ -3,8 +3,9 @@
 Everything that can be refused is refused here, for all rows at once, before the first byte is sent.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from gymtap.proxy.core.errors import GymtapError, UsageError
 from gymtap.proxy.replay import edits, load
@@ -26,11 +27,14 @@ _MODEL_PLACES = {
 
 @dataclass(frozen=True)
 class Draft:
-    """A replay that is not routed yet. `name` is the row's label, or the exchange's id."""
+    """A replay that is not routed yet. `name` is the row's label, or the exchange's id.
+
+    `row` reads what was recorded of the row; thousands of rows are not held in memory at once.
+    """
 
     name: str
     plan: Plan
-    row: tuple[Recorded, ...]
+    row: Callable[[], Sequence[Recorded]]
     edited: bool = False
 
     @property
@@ -56,14 +60,14 @@ def of_row(capture: Capture, key: RowKey, start: str | None) -> Draft:
     row = load.row(capture, key)
     named = [one for one in row if one.exchange.id == start]
     target = named[0] if named else choose(row, Start.parse(start or "run"))
-    return Draft(key.label, plan(row, target), tuple(row))
+    return Draft(key.label, plan(row, target), partial(load.row, capture, key))
 
 
 def of_exchange(capture: Capture, exchange: Exchange) -> Draft:
     """One exchange, with the session that it needs. Raises CaptureError."""
     row = load.row_of(capture, exchange)
     target = next(one for one in row if one.exchange.id == exchange.id)
-    return Draft(exchange.id, plan(row, target), tuple(row))
+    return Draft(exchange.id, plan(row, target), partial(load.row_of, capture, exchange))
 
 
 def changed(draft: Draft, changes: Changes) -> Draft:

@@ -28,12 +28,12 @@ from gymtap.proxy.replay.verdict import Attempt, Outcome, Verdict, judge, record
 
 @dataclass(frozen=True)
 class Job:
-    """One thing to replay. `row` is what was recorded of its row; `edited`: it is not sent as it was."""
+    """One thing to replay. `row` reads what was recorded of its row; `edited`: it is not sent as it was."""
 
     name: str
     plan: Plan
     routes: Mapping[str, Route]
-    row: tuple[Recorded, ...]
+    row: Callable[[], Sequence[Recorded]]
     edited: bool = False
 
 
@@ -189,6 +189,6 @@ def inside_steps(job: Job) -> list[Recorded]:
     spans = [(step.original.exchange.started_ns, step.original.ended_ns) for step in job.plan.steps]
     return [
         one
-        for one in job.row
+        for one in job.row()
         if any(started <= one.exchange.started_ns and one.ended_ns <= ended for started, ended in spans)
     ]

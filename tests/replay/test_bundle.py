@@ -87,24 +87,33 @@ def test_cookies_that_the_tap_kept_whole_are_not_whole_in_a_bundle(make, tmp_pat
         connection.execute("UPDATE exchanges SET record = ?", (kept.replace("<redacted>", signed.rpartition(".")[2]),))
     connection.close()
     assert signed in str(Capture(tmp_path / "capture").exchange("a1").request.headers)
-    bundle_of(tmp_path)
+    capture = Capture(tmp_path / "capture")
+    bundles.make(capture, capture.row(RowKey(task=3, rollout=0)), tmp_path / "file")
     assert b"Zk2mQ3J0" not in (tmp_path / "file").read_bytes()
 
 
-def bundle_of(directory):
-    return bundles.make(Capture(directory / "capture"), RowKey(task=3, rollout=0), directory / "file")
-
-
-def test_a_rollout_of_the_same_task_that_went_well_goes_along(make, tmp_path):
+def test_a_rollout_of_the_same_task_that_went_well_goes_along_for_the_diagnosis(make, gymtap, tmp_path):
     writer = CaptureWriter.create(tmp_path / "capture")
     for number, status in enumerate((500, 500, 200, 200)):
         row = RowKey(task=3, rollout=number)
         one = make(f"a{number}", Call.RUN, {"n": number}, {"reward": 1.0}, at=number, status=status, row=row)
         writer.add(one.exchange, one.request_body, one.response_body)
     writer.close()
-    said = bundle_of(tmp_path)
-    assert (said.beside, said.left_out_rows, said.left_out_exchanges) == ("3.2", 2, 2)
+    file = str(tmp_path / "file")
+    said = gymtap("bundle", "3.0", "-o", file, "--json", "--capture", str(tmp_path / "capture")).json()
+    assert (said["beside"], said["left_out_rows"], said["left_out_exchanges"]) == ("3.2", 2, 2)
     assert [row.key.label for row in Capture(tmp_path / "file").rows()] == ["3.0", "3.2"]
+
+
+@pytest.mark.parametrize("row", ["2.0", "9.0", "11.0", "17.0", "18.0"])
+def test_why_says_the_same_of_a_bundle_in_an_empty_folder_as_of_the_capture(gymtap, gym, tmp_path, row):
+    file = tmp_path / "alone" / "row.gymtap"
+    file.parent.mkdir()
+    gymtap("bundle", row, "-o", str(file), "--capture", str(gym.capture))
+    of_capture = gymtap("why", row, "--json", "--capture", str(gym.capture))
+    of_bundle = gymtap("why", str(file), "--json")
+    assert of_capture.json()["layer"] not in {"none", "unknown"}
+    assert of_bundle.json() == of_capture.json()
 
 
 def test_an_address_that_only_the_bundle_knows_is_asked_about(gymtap, bundle):

@@ -175,6 +175,14 @@ def test_rows_can_come_from_a_file(replay, tmp_path):
     assert [found["name"] for found in replay("--rows", str(tmp_path / "rows"))["results"]] == ["11.0", "14.0"]
 
 
+def test_rows_can_be_those_of_one_cause(replay, gym, gymtap):
+    found = gymtap("causes", "--json", str(gym.capture)).json()["causes"]
+    cause = next(one for one in found if "11.0" in one["rows"])
+    assert [one["name"] for one in replay("--cause", cause["fingerprint"])["results"]] == cause["rows"]
+    said = gymtap("replay", "--cause", "nothing", "--yes", "--capture", str(gym.capture))
+    assert (said.code, "no row has the cause nothing" in said.err) == (2, True)
+
+
 def test_a_file_of_rows_that_holds_something_else_is_refused_with_its_line(gym, gymtap, tmp_path):
     (tmp_path / "rows").write_text("11.0\neleven\n")
     said = gymtap("replay", "--rows", str(tmp_path / "rows"), "--yes", "--capture", str(gym.capture))
