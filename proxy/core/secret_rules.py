@@ -104,15 +104,15 @@ _BACKSLASH = ord("\\")
 _QUOTE = re.compile(rb"[\"'\n]")
 _ITEM = re.compile(rb"[\s,]*(?:\\+[nrt][\s,]*)*(\\*)([\"'])")
 _WORD = re.compile(rb"[^\s\"'\\,;&<>{}\[\]()|`]+")
-_LINE = re.compile(rb"[^\n\r\"\\<]+")
+_LINE = re.compile(rb"(?:[^\n\r\"\\]|\\(?![nrt\"\\]))+")
 _NUMBER = re.compile(rb"-?[0-9][0-9.eE+-]*")
-_LINE_START = re.compile(rb"(?:^|[\n\r]|\\[nr])[ \t]*(?:- )?[A-Za-z0-9_.-]*\Z")
-_IN_NAME = re.compile(rb"-?-[A-Za-z0-9_.-]*\Z")
+_LINE_START = re.compile(rb"(?:^|[\n\r\"']|\\[nr])[ \t]*(?:- )?[A-Za-z0-9_.-]*\Z")
+_IN_NAME = re.compile(rb"(?:^|[\s\"'=(\[,]|\\n)--?[A-Za-z0-9_.-]*\Z")
 _TYPES = re.compile(
-    rb"(?:str|string|int|integer|float|number|bool|boolean|bytes|none|null|true|false|optional|any|object|array|list|dict"
-    rb"|union|literal|required|field|os|self|secretstr)\b|\$\{",
+    rb"(?:(?:str|string|int|integer|float|number|bool|boolean|bytes|none|null|true|false|optional|any|object|array|list"
+    rb"|dict|union|literal|required|secretstr)(?=[ \t]*(?:[,)\]}=|;\[\"'\\\r\n]|\Z))|(?:os|self)\.|field\(|\$\{)",
     re.IGNORECASE,
-)  # fmt: skip
+)  # what stands there in source code and schemas
 _NO_SECRET = re.compile(rb"EMPTY|\[?REDACTED\]?")  # what vLLM's users write for no key at all, and others' placeholder
 _SECRET_VALUE = re.compile(rb"(?=[^\s]*[0-9])(?=[^\s]*[A-Za-z])[A-Za-z0-9._~+/=:$!@-]{12,}|[A-Za-z0-9._~+/=-]{32,}")
 

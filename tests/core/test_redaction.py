@@ -106,6 +106,7 @@ def test_a_secret_is_known_by_its_name(name: str, wrapping: Callable[[str], str]
         f"-----BEGIN RSA PRIVATE KEY-----\nMII{SECRET}\n{SECRET}==\n-----END RSA PRIVATE KEY-----\nafter",
         f"-----BEGIN PRIVATE KEY-----\n{SECRET}",
         json.dumps({"secrets": [SECRET, SECRET + "2"], "n": 1}),
+        f"password: string-{SECRET}",
     ],
 )
 def test_a_secret_is_known_by_its_place(text: str, wrapping: Callable[[str], str]) -> None:
@@ -127,6 +128,8 @@ def test_a_secret_is_known_by_its_place(text: str, wrapping: Callable[[str], str
         "Use Bearer authentication. The risk-averse task-oriented disk-based design.",
         "see http://127.0.0.1:8000/v1/models?limit=3 and mailto:someone@example.com",
         "x-ratelimit-remaining-tokens: 12",
+        "class Login:\n    password: str = field()\n    api_key: SecretStr\n    token: str | None = None\n",
+        "rotate with the auto-api-key rotation",
         json.dumps("policy_api_key: EMPTY\nother: 1"),
         json.dumps({"authorization": "Bearer [REDACTED]", "api_key": "EMPTY"}),
     ],
@@ -140,6 +143,14 @@ def test_the_scheme_and_everything_around_stays() -> None:
         f'{{"a":1, "Authorization" : "Bearer {PLACEHOLDER}","z":[]}}'
     )
     assert body(json.dumps({"password": 1234, "x": 2})) == f'{{"password": "{PLACEHOLDER}", "x": 2}}'
+
+
+@pytest.mark.parametrize("name", [name for name in WRAPPINGS if name != "in a log line"])
+@pytest.mark.parametrize("value", [f"any {SECRET} and more", f"a<b,{{c}} {SECRET}", f"d(e) [f] {SECRET}"])
+def test_a_yaml_value_is_secret_to_the_end_of_its_line(name: str, value: str) -> None:
+    clean = body(WRAPPINGS[name](f"password: {value}\nuser: x"))
+    assert SECRET not in clean
+    assert "user: x" in clean
 
 
 def test_replacements_are_counted() -> None:
