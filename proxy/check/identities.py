@@ -53,10 +53,11 @@ class Identities:
 
     def duplicates(self) -> Iterator[tuple[int, int]]:
         """`(first line, later line)` for each later row, file by file."""
-        for number in range(_FILES):
-            self._flush(number)
+        for number, waiting in enumerate(self._waiting):
             pairs = array("Q")
-            pairs.frombytes(self._file(number).read_bytes())
+            if self._file(number).exists():
+                pairs.frombytes(self._file(number).read_bytes())
+            pairs.extend(waiting)
             first: dict[int, int] = {}
             for identity, line in sorted(zip(pairs[::2], pairs[1::2], strict=True), key=lambda pair: pair[1]):
                 if identity in first:

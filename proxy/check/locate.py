@@ -49,7 +49,8 @@ class Edit:
 class Fault:
     """One refused place: `path` into the schema, the `keyword` it belongs to, and what stands there.
 
-    `edit` is the smallest change found that clears it; None when none was.
+    `edit` is the smallest change found that clears it; None when none was. `smallest` is what is left of the
+    schema when everything is taken out that the refusal does not need.
     """
 
     path: Path
@@ -57,6 +58,7 @@ class Fault:
     found: Any
     reason: str
     edit: Edit | None
+    smallest: Any = None
 
     @property
     def pointer(self) -> str:
@@ -150,7 +152,7 @@ class _Hunt:
         small = self._shrunk(overlay, _gist(reason))
         path = self._schema_itself(overlay, self._culprit(small, reason))
         edit = next((edit for edit in _edits(overlay, path) if self.reason(small.apply(edit)) is None), None)
-        return Fault(path, keyword_at(path), overlay.at(path), reason, edit)
+        return Fault(path, keyword_at(path), overlay.at(path), reason, edit, small.build())
 
     def _schema_itself(self, overlay: Overlay, path: Path) -> Path:
         """The path, cut where a schema should stand but does not: what is inside of that is no place of its own."""

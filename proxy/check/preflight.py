@@ -35,6 +35,7 @@ class Preflight:
             "reason": (first.reason if first else self.verdict.reason) or None,
             "shown": self.verdict.shown or None,
             "judge": self.verdict.judge,
+            "smallest": first.smallest if first else None,
             "changes": [str(fault.edit) for fault in self.faults if fault.edit],
         }
 

@@ -13,6 +13,7 @@ import orjson
 
 from gymtap.proxy.check.enforcement import not_enforced
 from gymtap.proxy.check.engines import Engines
+from gymtap.proxy.check.locate import Fault
 from gymtap.proxy.check.preflight import Preflight, preflight
 from gymtap.proxy.check.requests import Carrier
 from gymtap.proxy.check.schema_walk import pointer
@@ -156,12 +157,15 @@ class ToolCheck:
             return
         routes = self._routes or (Route.STRICT_TOOL, Route.REQUIRED_JSON)
         answers = preflight(self._engines, name, parameters, routes, self._backend)
+        told: set[tuple[Any, ...]] = set()
         for answer in answers:
             self.report.preflights.append((where, answer))
             if answer.verdict.ok is None:
                 self.report.not_run.add(f"{answer.route}: {answer.verdict.reason}")
             elif answer.verdict.refused:
-                yield from self._refused(answer, strict=strict)
+                found = [(each, path) for each, path in self._refused(answer, strict=strict) if path not in told]
+                told |= {path for _each, path in found if self._routes is None and strict}
+                yield from found
         if strict and answers[0].verdict.ok:
             for path, keyword, instead in not_enforced(parameters):
                 message = f"{name}: {keyword} {instead}, so the model may break it"
@@ -175,7 +179,7 @@ class ToolCheck:
             whole = finding(
                 f"grammar.{answer.route}",
                 severity,
-                _message(answer, fault.keyword, when),
+                _message(answer, fault, when),
                 (),
                 found=fault.found,
                 fix=_sentence(str(fault.edit)) if fault.edit else None,
@@ -224,7 +228,7 @@ class ToolCheck:
             (answer,) = preflight(self._engines, "response_format", schema, (Route.RESPONSE_FORMAT,), self._backend)
             self.report.preflights.append((where, answer))
             for fault in answer.faults:
-                message = _message(answer, fault.keyword, "")
+                message = _message(answer, fault, "")
                 fix = _sentence(str(fault.edit)) if fault.edit else None
                 found = finding(
                     "grammar.response_format",
@@ -252,14 +256,14 @@ def _formats(params: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]
         yield ("response_format", "json_schema", "schema"), inner["schema"]
 
 
-def _message(answer: Preflight, keyword: str | None, when: str) -> str:
+def _message(answer: Preflight, fault: Fault | None, when: str) -> str:
     verdict = answer.verdict
-    reason = answer.faults[0].reason if answer.faults else verdict.reason
-    about = f" over {keyword}" if keyword else ""
-    hidden = f"; the client reads {short(verdict.shown)}" if verdict.shown and reason not in verdict.shown else ""
-    return (
-        f"{answer.name}: vLLM {RULES_VERSION} answers {verdict.status}{about}{when}: {reason.splitlines()[0]}{hidden}"
-    )
+    reason = (fault.reason if fault else verdict.reason).splitlines()[0]
+    about = f" over {fault.keyword}" if fault and fault.keyword else ""
+    is_told = reason.partition(" (before that")[0] in verdict.shown
+    hidden = f"; the client reads {short(verdict.shown)}" if verdict.shown and not is_told else ""
+    smallest = f"; the smallest schema refused so is {short(fault.smallest)}" if fault and fault.smallest else ""
+    return f"{answer.name}: vLLM {RULES_VERSION} answers {verdict.status}{about}{when}: {reason}{hidden}{smallest}"
 
 
 def _sentence(text: str) -> str:

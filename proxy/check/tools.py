@@ -134,16 +134,17 @@ def _other_type(kind: str, at: Path) -> Finding:
 
 
 def _chat_style(tool: Mapping[str, Any], at: Path) -> Iterator[Finding]:
+    which = f"tools[{at[-1]}]"
     yield finding(
         "tools.chat_style",
         Severity.ERROR,
-        f"tools[{at[-1]}] is in the Chat Completions shape: {at[-1]}.function.name is there, and name is missing",
+        f"{which} is in the Chat Completions shape: {which}.function.name is there, and name is missing",
         (*at, "function"),
         found=tool["function"],
         expected="name, parameters and strict beside type",
         fix="Move what is in function one level up.",
     )
-    yield from (problem for problem in _parameters(tool["function"], (*at, "function")))
+    yield from _parameters(tool["function"], (*at, "function"))
 
 
 def _function(tool: Mapping[str, Any], at: Path) -> Iterator[Finding]:

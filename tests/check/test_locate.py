@@ -66,7 +66,8 @@ def test_what_was_meant_is_tried_before_anything_is_taken_out() -> None:
     def refuses(schema: Any) -> str | None:
         return "Invalid type" if schema.get("properties", {}).get("a", {}).get("type") == "int" else None
 
-    (fault,) = faults({"properties": {"a": {"type": "int"}}}, refuses)
+    (fault,) = faults({"title": "t", "properties": {"a": {"type": "int", "minimum": 1}, "b": {}}}, refuses)
+    assert fault.smallest == {"properties": {"a": {"type": "int"}}}
     assert str(fault.edit) == 'set /properties/a/type to "integer"'
 
 
