@@ -78,7 +78,8 @@ class Playback:
     """Answers requests from a matcher, which may be exchanged between two of them.
 
     `reads` are the recorded GETs (/v1/models), answered as often as they are asked. `passing` is the base URL
-    to which misses go; None fails them. `heard` is called after each answer, on the event loop.
+    to which misses go; None fails them. `heard` is called on the event loop, before the reply is
+    whole.
     """
 
     def __init__(

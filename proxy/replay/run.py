@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 from aiohttp import ClientSession
 
@@ -21,7 +22,7 @@ from gymtap.proxy.replay.safety import Announced, announce, reverify_mode
 from gymtap.proxy.replay.send import Route, open_client
 from gymtap.proxy.replay.session import Job, Result, Session, Standing
 from gymtap.proxy.replay.stub import Stub
-from gymtap.proxy.replay.targets import Wanted
+from gymtap.proxy.replay.targets import Finder, Wanted
 from gymtap.schemas import Server, ServerKind
 
 
@@ -102,8 +103,7 @@ async def replay(
 async def _with_running(client: ClientSession, order: Order) -> Wanted:
     if order.head is None:
         return order.wanted
-    found = await targets.find_gym(client, order.head)
-    return Wanted(order.wanted.to, order.wanted.endpoint, order.wanted.api_key_env, found)
+    return replace(order.wanted, found=await targets.find_gym(client, order.head))
 
 
 async def _stand(stack: AsyncExitStack, order: Order, wanted: Wanted) -> tuple[Standing | None, list[str]]:
@@ -126,25 +126,20 @@ async def _route(
     client: ClientSession, order: Order, wanted: Wanted, environ: Mapping[str, str], stubbed_at: Sequence[str]
 ) -> tuple[list[Job], Announcement]:
     stubbed = {server.name: stubbed_at[0] for server in order.servers if _stubbed(order, server)} if stubbed_at else {}
-    wanted = Wanted({**stubbed, **wanted.to}, None if stubbed else wanted.endpoint, wanted.api_key_env, wanted.found)
+    wanted = replace(wanted, to={**stubbed, **wanted.to})
+    finder = Finder(order.servers, wanted, environ, stubbed)
     modes: dict[str, str] = {}
+    contracts: dict[str, Any] = {}
     jobs, drafts, steps, problems = [], [], [], list[str]()
     for draft in order.drafts:
-        routes = await targets.resolve(draft.plan, order.servers, wanted, environ, stubbed)
+        routes = await finder.routes(draft.plan)
         await _ask_modes(client, draft, routes, modes)
         settled = _settled(order, draft, modes)
         jobs.append(Job(settled.name, settled.plan, routes, settled.row, settled.edited))
         drafts.append(settled)
         steps.append(announce(settled.plan, routes, modes, order.stub))
-        problems += await _problems(client, settled, routes) if settled.edited else []
-    return jobs, Announcement(drafts, steps, stubbed_at, problems, _brought(order, jobs))
-
-
-def _brought(order: Order, jobs: Sequence[Job]) -> list[str]:
-    """Addresses of a foreign capture that are used as they are."""
-    known = {url.rstrip("/") for server in order.servers for url in (server.listen, server.upstream)}
-    used = {route.base for job in jobs for route in job.routes.values()}
-    return sorted(used & known) if order.foreign and order.head is None else []
+        problems += await _problems(client, settled, routes, contracts) if settled.edited else []
+    return jobs, Announcement(drafts, steps, stubbed_at, problems, sorted(finder.brought) if order.foreign else [])
 
 
 def _stubbed(order: Order, server: Server) -> bool:
@@ -163,10 +158,14 @@ def _settled(order: Order, draft: Draft, modes: Mapping[str, str]) -> Draft:
     return draft if rebuild else replace(draft, plan=draft.plan.without_tools())
 
 
-async def _problems(client: ClientSession, draft: Draft, routes: Mapping[str, Route]) -> list[str]:
+async def _problems(
+    client: ClientSession, draft: Draft, routes: Mapping[str, Route], contracts: dict[str, Any]
+) -> list[str]:
     target = draft.plan.target
-    document = await contract.published(client, routes[target.server].base)
-    return contract.problems(document, target.original.exchange.request.target, target.body)
+    base = routes[target.server].base
+    if base not in contracts:
+        contracts[base] = await contract.published(client, base)
+    return contract.problems(contracts[base], target.original.exchange.request.target, target.body)
 
 
 def _marked(job: Job, inside: Inside) -> Job:

@@ -104,36 +104,64 @@ async def _get_json(client: ClientSession, url: str) -> Any:
         return json.loads(await response.read())
 
 
-async def resolve(
-    plan: Plan, servers: Sequence[Server], wanted: Wanted, environ: Mapping[str, str], stubbed: Container[str] = ()
-) -> dict[str, Route]:
-    """A route for every server of the plan; those in `stubbed` need no credential.
+class Finder:
+    """Finds where servers are, each once. `stubbed` ones need no credential.
 
-    Raises GymtapError, before anything is sent, when a server cannot be reached or a credential is missing.
+    `brought` are the addresses in use that only the capture has named.
     """
-    known = {server.name: server for server in servers}
-    routes = {}
-    for step in {step.server: step for step in plan.steps}.values():
-        base, prefix = await _base(step, known.get(step.server), wanted)
-        if step.server not in stubbed and not await answers(base):
+
+    def __init__(
+        self, servers: Sequence[Server], wanted: Wanted, environ: Mapping[str, str], stubbed: Container[str] = ()
+    ) -> None:
+        self.brought: set[str] = set()
+        self._servers = {server.name: server for server in servers}
+        self._wanted = wanted
+        self._environ = environ
+        self._stubbed = stubbed
+        self._answering: dict[str, bool] = {}
+
+    async def routes(self, plan: Plan) -> dict[str, Route]:
+        """A route for every server of a plan.
+
+        Raises GymtapError, before anything is sent, when a server cannot be reached or a credential is missing.
+        """
+        return {
+            step.server: await self._route(plan, step) for step in {step.server: step for step in plan.steps}.values()
+        }
+
+    async def _route(self, plan: Plan, step: Step) -> Route:
+        base, prefix = await self._base(step)
+        if step.server in self._stubbed:
+            return Route(base, {}, prefix)
+        if not await self._answers(base):
             raise _not_there(step.server, base)
-        headers = {} if step.server in stubbed else _credentials(plan, step.server, base, wanted, environ)
-        routes[step.server] = Route(base, headers, prefix)
-    return routes
+        return Route(base, _credentials(plan, step.server, base, self._wanted, self._environ), prefix)
 
+    async def _base(self, step: Step) -> tuple[str, str]:
+        wanted, running = self._wanted, self._wanted.found
+        if step.server in wanted.to:
+            return wanted.to[step.server], ""
+        if step.kind is ServerKind.PROVIDER:
+            endpoint = wanted.endpoint or next(iter(running.providers if running else ()), None)
+            if endpoint is not None:
+                return base_url(endpoint), _mounted(step.original.path, endpoint)
+        elif running is not None and step.kind is not ServerKind.JUDGE:
+            return _of_running(step.server, running), ""
+        return await self._of_capture(step.server), ""
 
-async def _base(step: Step, server: Server | None, wanted: Wanted) -> tuple[str, str]:
-    if step.server in wanted.to:
-        return wanted.to[step.server], ""
-    leaves_gym = step.kind in {ServerKind.PROVIDER, ServerKind.JUDGE}
-    endpoint = wanted.endpoint if step.kind is ServerKind.PROVIDER else None
-    if endpoint is None and wanted.found is not None and step.kind is ServerKind.PROVIDER:
-        endpoint = next(iter(wanted.found.providers), None)
-    if endpoint is not None:
-        return base_url(endpoint), _mounted(step.original.path, endpoint)
-    if wanted.found is not None and not leaves_gym:
-        return _of_running(step.server, wanted.found), ""
-    return await _of_capture(step.server, server), ""
+    async def _of_capture(self, name: str) -> str:
+        server = self._servers.get(name)
+        addresses = [one for one in (server.listen, server.upstream) if one] if server is not None else []
+        for address in addresses:
+            if await self._answers(address):
+                self.brought.add(address)
+                return address.rstrip("/")
+        raise _not_there(name, " nor ".join(addresses) or "an address that the capture does not know")
+
+    async def _answers(self, url: str) -> bool:
+        if url not in self._answering:
+            self._answering[url] = await answers(url)
+        return self._answering[url]
 
 
 def _mounted(path: str, endpoint: str) -> str:
@@ -152,14 +180,6 @@ def _of_running(name: str, running: Running) -> str:
         there = ", ".join(sorted(running.servers)) or "none"
         raise GymtapError(f"the Gym at {running.head} has no server {name}", f"it has: {there}; or use --to {name}=URL")
     return running.servers[name].rstrip("/")
-
-
-async def _of_capture(name: str, server: Server | None) -> str:
-    addresses = [one for one in (server.listen, server.upstream) if one] if server is not None else []
-    for address in addresses:
-        if await answers(address):
-            return address.rstrip("/")
-    raise _not_there(name, " nor ".join(addresses) or "an address that the capture does not know")
 
 
 def _not_there(name: str, where: str) -> GymtapError:
