@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from gymtap.proxy.diagnose.evidence import Material, Seen
+from gymtap.proxy.diagnose.evidence import Material, Seen, listed
 from gymtap.schemas import Call
 
 
@@ -51,7 +51,7 @@ def _chat(choice: Any, body: dict[str, Any]) -> Answer | None:
     if not isinstance(choice, dict) or not isinstance(choice.get("message"), dict):
         return None
     message = choice["message"]
-    calls = [call.get("function") or {} for call in message.get("tool_calls") or () if isinstance(call, dict)]
+    calls = [_function(call) for call in listed(message.get("tool_calls")) if isinstance(call, dict)]
     finish = choice.get("finish_reason")
     return Answer(
         text=_text(message.get("content")),
@@ -78,6 +78,11 @@ def _responses(body: dict[str, Any]) -> Answer:
         cut=reason == "max_output_tokens",
         completion_tokens=_tokens(body, "output_tokens"),
     )
+
+
+def _function(call: dict[str, Any]) -> dict[str, Any]:
+    function = call.get("function")
+    return function if isinstance(function, dict) else {}
 
 
 def _text(content: Any) -> str:
@@ -114,8 +119,8 @@ def _chat_echo(messages: Any, arguments: str) -> str | None:
     for message in messages if isinstance(messages, list) else ():
         if not isinstance(message, dict):
             continue
-        for call in message.get("tool_calls") or ():
-            if isinstance(call, dict) and (call.get("function") or {}).get("arguments") == arguments:
+        for call in listed(message.get("tool_calls")):
+            if isinstance(call, dict) and _function(call).get("arguments") == arguments:
                 called.add(call.get("id"))
         if message.get("role") == "tool" and message.get("tool_call_id") in called:
             return _text(message.get("content"))

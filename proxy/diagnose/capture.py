@@ -24,6 +24,7 @@ from gymtap.schemas import (
     RowState,
     ServerKind,
     State,
+    TransportErrorKind,
 )
 
 MAX_BODY_BYTES = 4 * 2**20
@@ -54,7 +55,9 @@ def _bounded(exchanges: list[Exchange]) -> list[Exchange]:
 
 def _seen(capture: Capture, exchange: Exchange, began_ns: int, now_ns: int, row: str | None) -> Seen:
     response, error = exchange.response, exchange.error
-    is_open = exchange.state is State.OPEN
+    stopped = error is not None and error.kind is TransportErrorKind.TAP_STOPPED
+    is_open = exchange.state is State.OPEN or stopped
+    open_ms = exchange.duration_ms if stopped else (now_ns - exchange.started_ns) / 1e6
     return Seen(
         id=exchange.id,
         caller=str(exchange.caller or "?"),
@@ -68,12 +71,12 @@ def _seen(capture: Capture, exchange: Exchange, began_ns: int, now_ns: int, row:
         response=_text(capture, response.body) if response else None,
         request_headers=_headers(exchange.request.headers),
         response_headers=_headers(response.headers) if response else {},
-        error=error.kind if error else None,
+        error=error.kind if error and not stopped else None,
         error_text=error.message if error else "",
         is_open=is_open,
         started_ms=(exchange.started_ns - began_ns) / 1e6,
-        duration_ms=exchange.duration_ms,
-        open_ms=(now_ns - exchange.started_ns) / 1e6 if is_open else None,
+        duration_ms=None if stopped else exchange.duration_ms,
+        open_ms=open_ms if is_open else None,
         parent=exchange.parent,
         row=row or (exchange.attribution.row.label if exchange.attribution.row else None),
         url=f"{exchange.server}{exchange.request.target}",

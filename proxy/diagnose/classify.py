@@ -121,15 +121,30 @@ def _with_cause(view: View, hits: list[_Hit], best: _Hit, found: tuple[Finding, 
     )
 
 
+_VERDICTS = {
+    (True, False): (
+        "Something failed that no rule knows.",
+        "Read the innermost body, and send that request again by itself.",
+    ),
+    (False, True): (
+        "The row has no answer, and nothing has failed in it so far.",
+        "See which call is open and for how long (`gymtap tree`); look again when it has ended.",
+    ),
+    (False, False): ("Nothing failed and nothing was silently lost.", "Nothing."),
+}
+
+
 def _without_cause(view: View, found: tuple[Finding, ...]) -> Diagnosis:
     failed = view.run_failed or any(not f.recovered and not f.swallowed for f in view.exchange_failures)
     failure = next(iter(view.exchange_failures), None)
     exchange = failure.exchange if failure and failed else None
+    waiting = not failed and any(e.is_open and e.call is Call.RUN for e in view.material.exchanges)
+    cause, next_action = _VERDICTS[(failed, waiting)]
     return Diagnosis(
         symptom=_symptom(view),
-        layer=Layer.UNKNOWN if failed else Layer.NONE,
-        cause="Something failed that no rule knows." if failed else "Nothing failed and nothing was silently lost.",
-        next_action="Read the innermost body, and send that request again by itself." if failed else "Nothing.",
+        layer=Layer.UNKNOWN if failed or waiting else Layer.NONE,
+        cause=cause,
+        next_action=next_action,
         exchange=exchange.id if exchange else None,
         chain=tuple(_hop(hop) for hop in view.tree.chain(exchange)) if exchange else (),
         innermost=exchange.unwrapped if exchange else None,

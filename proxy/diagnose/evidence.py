@@ -35,6 +35,11 @@ def _is_json(text: str) -> bool:
     return text.lstrip()[:1] in {"{", "["} and '"' in text and "'" not in text.replace('\\"', "")[:1]
 
 
+def listed(found: Any) -> list[Any]:
+    """`found` where it is a list, else an empty one: what stands in a recorded body may be anything."""
+    return found if isinstance(found, list) else []
+
+
 @dataclass(eq=False)
 class Seen:
     """One exchange as it was seen.

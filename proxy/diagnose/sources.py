@@ -29,7 +29,7 @@ _PATHS = {
     "": Call.HEALTH,
 }
 _MODEL_PATHS = ("/v1/responses", "/v1/chat/completions", "/v1/completions", "/v1/messages", "/chat/completions")
-_OPEN_FOR = re.compile(r"open\D{0,12}(\d+(?:\.\d+)?)\s*(ms|s)\b")
+_OPEN_FOR = re.compile(r"(?:open|no (?:response|answer) (?:after|for))\D{0,12}(\d+(?:\.\d+)?)\s*(ms|s)\b")
 _ERRORS: tuple[tuple[str, TransportErrorKind], ...] = (
     (r"ssl|tls|certificate|handshake", TransportErrorKind.TLS),
     (

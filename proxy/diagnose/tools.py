@@ -1,6 +1,7 @@
 """Which tools a row offers, and which of them a model called."""
 
 from gymtap.proxy.diagnose.answers import answers
+from gymtap.proxy.diagnose.evidence import listed
 from gymtap.proxy.diagnose.rule import View
 from gymtap.schemas import Call
 
@@ -11,7 +12,7 @@ def offered_tools(view: View) -> set[str]:
     bodies = [e.request_json for e in view.material.of(Call.RUN, Call.PROVIDER, Call.MODEL, Call.RESPONSES)]
     for body in [*bodies, *view.material.row_values]:
         params = body.get("responses_create_params", body) if isinstance(body, dict) else None
-        for tool in (params.get("tools") or ()) if isinstance(params, dict) else ():
+        for tool in listed(params.get("tools")) if isinstance(params, dict) else ():
             if isinstance(tool, dict):
                 inner = tool.get("function")
                 names.add(str(tool.get("name") or (inner.get("name") if isinstance(inner, dict) else "")))

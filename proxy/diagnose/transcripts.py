@@ -6,6 +6,7 @@ from enum import StrEnum
 from typing import Any
 
 from gymtap.proxy.core.unwrap import unwrap
+from gymtap.proxy.diagnose.evidence import listed
 from gymtap.proxy.diagnose.rule import Sees, Sight, View
 from gymtap.schemas import Call, LeafKind
 
@@ -43,7 +44,7 @@ def echoes(kind: Echo, *, offered: bool | None = None) -> Sees:
 def _offered(row: dict[str, Any]) -> set[str]:
     params = row.get("responses_create_params")
     tools = params.get("tools") if isinstance(params, dict) else None
-    return {str(tool.get("name")) for tool in tools or () if isinstance(tool, dict)}
+    return {str(tool.get("name")) for tool in listed(tools) if isinstance(tool, dict)}
 
 
 def _outputs(row: dict[str, Any]) -> Iterator[tuple[int, str, str]]:

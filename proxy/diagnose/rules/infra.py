@@ -48,7 +48,7 @@ def _never_answered(view: View) -> Iterator[Sight]:
     opened = [e for e in view.material.exchanges if e.is_open]
     deepest = [e for e in opened if not any(child.is_open for child in view.tree.children[e.id])]
     for exchange in deepest:
-        age = exchange.open_ms or exchange.duration_ms
+        age = exchange.duration_ms if exchange.open_ms is None else exchange.open_ms
         if age is None or age >= _LONG_OPEN_MS:
             text = f"{exchange.boundary} {exchange.path} open" + (f" for {age / 1000:.0f} s" if age else "")
             yield exchange_sight(view, exchange, text, f"{exchange.boundary} {exchange.path}")

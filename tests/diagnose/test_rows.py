@@ -1,0 +1,90 @@
+"""Rows are faulted for what no reader accepts, and for nothing else."""
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gymtap.proxy.diagnose.rows import line_flaws, row_flaws, schema_flaws
+
+
+@pytest.mark.parametrize(
+    ("line", "check", "words"),
+    [
+        ('{"a": 1', "line", "stops before its end"),
+        ('{"a": 1}{"b": 2}', "line", "second record"),
+        ("{'a': 1}", "line", "is not JSON"),
+        ('\ufeff{"a": 1}', "line", "byte order mark"),
+        ('{"a": NaN}', "not_finite", "NaN"),
+        ('{"a": "\\ud83d"}', "surrogate", "surrogate pair"),
+    ],
+)
+def test_a_bad_line_is_told_by_what_is_wrong_with_it(line: str, check: str, words: str) -> None:
+    (flaw,) = line_flaws(line)
+    assert (flaw.check, words in flaw.message) == (check, True)
+
+
+@given(st.dictionaries(st.text(max_size=5), st.text(max_size=8) | st.integers() | st.none(), max_size=4))
+def test_a_line_that_json_wrote_is_good(value: dict[str, Any]) -> None:
+    for ascii_only in (True, False):
+        line = json.dumps(value, ensure_ascii=ascii_only)
+        surrogate = any("\ud800" <= char <= "\udfff" for text in [*value, *value.values()] for char in str(text))
+        assert surrogate or list(line_flaws(line)) == []
+
+
+def params(**fields: Any) -> dict[str, Any]:
+    return {"responses_create_params": {"input": "q", **fields}}
+
+
+@pytest.mark.parametrize(
+    ("row", "pointer"),
+    [
+        ([1], ""),
+        ({"messages": []}, ""),
+        ({"responses_create_params": None}, "/responses_create_params"),
+        (params(input=5), "/responses_create_params/input"),
+        (params(tools={}), "/responses_create_params/tools"),
+        (params(tools=[{"type": "function", "function": {"name": "f"}}]), "/responses_create_params/tools/0/function"),
+        (params(tools=[{"type": "function", "name": "a b"}]), "/responses_create_params/tools/0/name"),
+        (params(input=[{"type": "function_call_output", "call_id": "x"}]), "/responses_create_params/input/0/call_id"),
+    ],
+)
+def test_a_bad_row_is_faulted_at_the_place_where_it_is_bad(row: Any, pointer: str) -> None:
+    assert pointer in [flaw.pointer for flaw in row_flaws(row)]
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"type": {"type": "string"}, "required": {"enum": ["a"]}, "$ref": True}},
+        {"type": ["string", "null"], "format": "uri", "minLength": 0, "maxLength": 0},
+        {"properties": {"x": {"type": "string", "required": True}}},
+        {"$defs": {"a/b": {"type": "string"}}, "properties": {"x": {"$ref": "#/$defs/a~1b"}}},
+        {"allOf": [True, False], "items": [{"type": "string"}], "additionalProperties": False},
+        {"pattern": "^\\p{L}+$"},
+    ],
+)
+def test_a_schema_that_is_only_unusual_is_good(schema: dict[str, Any]) -> None:
+    assert list(schema_flaws(schema, "")) == []
+
+
+@pytest.mark.parametrize(
+    ("schema", "pointer"),
+    [
+        ({"type": "str"}, "/type"),
+        ({"type": None}, "/type"),
+        ({"properties": []}, "/properties"),
+        ({"required": "x"}, "/required"),
+        ({"enum": []}, "/enum"),
+        ({"minimum": 3, "maximum": 1}, "/minimum"),
+        ({"minLength": -1}, "/minLength"),
+        ({"pattern": "("}, "/pattern"),
+        ({"properties": {"a/b": {"type": "dict"}}}, "/properties/a~1b/type"),
+        ({"properties": {"x": {"$ref": "#/$defs/X"}}}, "/properties/x/$ref"),
+        ({"items": 5}, "/items"),
+    ],
+)
+def test_a_schema_that_no_draft_accepts_is_faulted(schema: dict[str, Any], pointer: str) -> None:
+    assert [flaw.pointer for flaw in schema_flaws(schema, "")] == [pointer]
