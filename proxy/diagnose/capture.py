@@ -57,7 +57,7 @@ def _seen(capture: Capture, exchange: Exchange, began_ns: int, now_ns: int, row:
     response, error = exchange.response, exchange.error
     stopped = error is not None and error.kind is TransportErrorKind.TAP_STOPPED
     is_open = exchange.state is State.OPEN or stopped
-    open_ms = exchange.duration_ms if stopped else (now_ns - exchange.started_ns) / 1e6
+    open_ms = (exchange.duration_ms or 0.0) if stopped else (now_ns - exchange.started_ns) / 1e6
     return Seen(
         id=exchange.id,
         caller=str(exchange.caller or "?"),
