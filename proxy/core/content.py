@@ -1,14 +1,13 @@
 """Content codings (RFC 9110, 8.4.1) undone in the recorded copy, piece by piece, in bounded memory.
 
 A body that cannot be decoded is kept as it came; one that expands beyond reason is cut where it did.
-Brotli is undone where its module is there, as it is for aiohttp itself.
 """
 
-import importlib
 import zlib
 from collections.abc import Iterator
 from typing import Protocol
 
+import brotli  # type: ignore[import-untyped]  # it ships no types
 import zstandard
 
 PIECE_BYTES = 256 * 1024
@@ -68,7 +67,7 @@ class _Sliced:
             decoder = zstandard.ZstdDecompressor(max_window_size=2**27)
             self._decode = decoder.decompressobj(read_across_frames=True).decompress
         else:
-            self._decode = importlib.import_module("brotli").Decompressor().process
+            self._decode = brotli.Decompressor().process
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         for start in range(0, len(data), _SLICE_BYTES):
@@ -85,12 +84,7 @@ def _step(coding: str) -> _Step | None:
         return _Inflate(gzip=True)
     if coding == "deflate":
         return _Inflate(gzip=False)
-    if coding not in ("br", "zstd"):
-        return None
-    try:
-        return _Sliced(coding)
-    except ImportError:
-        return None
+    return _Sliced(coding) if coding in ("br", "zstd") else None
 
 
 class Decoder:
