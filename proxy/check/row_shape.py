@@ -1,5 +1,6 @@
 """A row against Gym's wire format: what it is, and whether the servers of every version can read it."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -52,13 +53,23 @@ def is_for_run(row: Any) -> bool:
     return isinstance(row, dict) and isinstance(row.get(PARAMS), dict) and "reward" not in row
 
 
+_MESSAGE_FIELD = re.compile(rf"/{PARAMS}/input/(\d+)/(role|content)")
+
+
 def _about_input(problem: Finding, row: Mapping[str, Any]) -> Finding:
-    """A missing input is no error where a prompt_config can make it from a column of the row."""
+    """What is known about a fault of the input beyond that it does not fit."""
+    if match := _MESSAGE_FIELD.fullmatch(problem.pointer or ""):
+        item = row[PARAMS]["input"][int(match[1])]
+        if "type" not in item:
+            message = (
+                f"a message with this {match[2]} passes for another kind of item in Gym 0.7; the model never sees it"
+            )
+            return problem.model_copy(update={"rule": "rows.message_misread", "message": message})
     column = next((name for name in _TEMPLATE_FIELDS if isinstance(row.get(name), str)), None)
-    if problem.pointer != f"/{PARAMS}/input" or column is None or "input" in row[PARAMS]:
-        return problem
-    message = f"input is missing; fine only where a prompt_config makes it (from {column}, say)"
-    return problem.model_copy(update={"severity": Severity.WARNING, "message": message})
+    if problem.pointer == f"/{PARAMS}/input" and column and "input" not in row[PARAMS]:
+        message = f"input is missing; fine only where a prompt_config makes it (from {column}, say)"
+        return problem.model_copy(update={"severity": Severity.WARNING, "message": message})
+    return problem
 
 
 def _validated(model: type[BaseModel], row: Mapping[str, Any], what: str) -> list[Finding]:

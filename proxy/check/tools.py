@@ -27,6 +27,7 @@ HOSTED_TYPES = frozenset(
 )  # fmt: skip
 """Tool types of the Responses API that are not functions; Gym's vllm_model converts none of them to Chat."""
 
+_FUNCTION_FIELDS = frozenset({"type", "name", "description", "parameters", "strict", "defer_loading"})
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MODES = ("text", "tool_call")
 
@@ -160,6 +161,9 @@ def _function(tool: Mapping[str, Any], at: Path) -> Iterator[Finding]:
         message = f"Gym 0.7's /run answers 422 to a function tool without {' and '.join(missing)}"
         fix = "Add " + " and ".join(f'"{key}": {"false" if key == "strict" else "null"}' for key in missing) + "."
         yield finding("tools.field_missing", Severity.WARNING, message, (*at, missing[0]), fix=fix)
+    if extra := sorted(set(tool) - _FUNCTION_FIELDS):
+        message = f"Gym 0.7's /run answers 422 to a function tool with {', '.join(map(repr, extra))}"
+        yield finding("tools.unknown_field", Severity.WARNING, message, (*at, extra[0]), found=tool[extra[0]])
     yield from _parameters(tool, at)
 
 

@@ -25,27 +25,37 @@ class AgentRef(Wire):
     name: str = Field(min_length=1)
 
 
-class Part(Wire):
-    """A piece of a message's content. `text` is Chat's word; the Responses API says `input_text` or `output_text`."""
+class TextPart(Wire):
+    """Text in a message's content. `text` is Chat's type; the Responses API says `input_text` or `output_text`."""
 
-    type: Literal[
-        "input_text",
-        "input_image",
-        "input_file",
-        "input_audio",
-        "input_video",
-        "output_text",
-        "refusal",
-        "summary_text",
-    ]
+    type: Literal["input_text", "output_text", "summary_text"]
+    text: str
+
+
+class OtherPart(Wire):
+    """Any other piece of a message's content, of which only the type is looked at."""
+
+    type: Literal["input_image", "input_file", "input_audio", "input_video", "refusal"]
+
+
+def _part_kind(part: Any) -> str:
+    kind = part.get("type") if isinstance(part, dict) else None
+    return "text" if kind in ("input_text", "output_text", "summary_text") else "other"
+
+
+Part = Annotated[Annotated[TextPart, Tag("text")] | Annotated[OtherPart, Tag("other")], Discriminator(_part_kind)]
 
 
 class Message(Wire):
-    """A message, with or without its `type`. Content may be absent or null (0.7 accepts both)."""
+    """A message, with or without its `type`.
+
+    Gym 0.7.0 does not refuse one that does not fit: without a `type` it passes for an item of another kind
+    (`mcp_list_tools`), and the model never sees it.
+    """
 
     type: Literal["message"] = "message"
-    role: str
-    content: str | list[Part] | None = None
+    role: Literal["user", "assistant", "system", "developer"]
+    content: str | list[Part]
 
 
 class FunctionCall(Wire):

@@ -114,7 +114,15 @@ def test_what_every_gym_reads_has_no_finding(row: Any) -> None:
         (params(max_tokens=5), "rows.unknown_param", "error", "/responses_create_params/max_tokens"),
         (params(novelty=5), "rows.unknown_param", "warning", "/responses_create_params/novelty"),
         (params(metadata=None), "rows.metadata_null", "note", "/responses_create_params/metadata"),
-        (params(input=[{"content": "x"}]), "rows.shape", "error", "/responses_create_params/input/0/role"),
+        (params(input=[{"content": "x"}]), "rows.message_misread", "error", "/responses_create_params/input/0/role"),
+        (
+            params(input=[{"role": "tool", "content": "x"}]),
+            "rows.message_misread", "error", "/responses_create_params/input/0/role",
+        ),
+        (
+            params(input=[{"role": "assistant", "content": None}]),
+            "rows.message_misread", "error", "/responses_create_params/input/0/content",
+        ),
         (
             params(input=[{"role": "user", "content": [{"type": "text"}]}]),
             "rows.shape", "error", "/responses_create_params/input/0/content/0/type",
