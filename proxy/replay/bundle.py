@@ -15,7 +15,7 @@ from gymtap.proxy.core.errors import CaptureError, UsageError
 from gymtap.proxy.core.redaction import PLACEHOLDER
 from gymtap.proxy.replay.load import recorded
 from gymtap.proxy.replay.recorded import Recorded
-from gymtap.proxy.store import Capture, CaptureWriter
+from gymtap.proxy.store import Capture, CaptureWriter, is_capture
 from gymtap.schemas import ROWLESS_CALLS, Call, Exchange, Request, Response, Row, RowKey
 from gymtap.schemas._model import Model
 
@@ -50,6 +50,8 @@ def make(capture: Capture, row: Row, file: Path, *, beside: Row | None = None, o
     """
     if file.exists() and not overwrite:
         raise UsageError(f"{file} exists", "name another file, or add --force")
+    if is_capture(file.absolute().parent):
+        raise UsageError(f"{file} would lie in a capture", "name a place outside of it")
     found = _chosen(capture, row, beside)
     contents = _contents(capture, row, beside, found)
     try:

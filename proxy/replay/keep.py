@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
+from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.replay.match import Hit
 from gymtap.proxy.replay.playback import Asked
 from gymtap.proxy.replay.recorded import Recorded
@@ -45,6 +46,12 @@ class Kept:
     original: Recorded | None
     nearest: Recorded | None
     chosen: bool
+
+
+def check_new(directory: Path) -> None:
+    """Raise UsageError where something is already: a replay is never written into what a run has left."""
+    if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
+        raise UsageError(f"{directory} is not empty", "name a new directory with --into")
 
 
 class Keeper:

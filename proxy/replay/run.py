@@ -15,7 +15,7 @@ from aiohttp import ClientSession
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.replay import contract, prepare, stub, targets
 from gymtap.proxy.replay.inner import Inside
-from gymtap.proxy.replay.keep import Keeper
+from gymtap.proxy.replay.keep import Keeper, check_new
 from gymtap.proxy.replay.prepare import Draft
 from gymtap.proxy.replay.recorded import Recorded
 from gymtap.proxy.replay.safety import Announced, announce, reverify_mode
@@ -83,6 +83,7 @@ async def replay(
 ) -> list[Result] | None:
     """Run an order; None when `agree` said no. Raises GymtapError, before anything is sent."""
     prepare.check(order.drafts)
+    check_new(order.into)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(open_client())
         wanted = await _with_running(client, order)

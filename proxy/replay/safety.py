@@ -22,6 +22,7 @@ _ACTS = {
     Call.RESPONSES: "runs the agent, and whatever its tools do",
     Call.AGENT_SESSION: "runs the agent, and whatever its tools do",
     Call.TOOL: "a tool may change things",
+    Call.OTHER: "nobody knows what it does",
 }
 
 

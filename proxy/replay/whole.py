@@ -48,7 +48,7 @@ def redacted_places(body: bytes | None) -> list[str]:
     """JSON pointers of a body's redacted values, at most a few of them; for other bodies one entry that says so."""
     if not body or PLACEHOLDER.encode() not in body:
         return []
-    places = list(_places(parse(body), ()))
+    places = list(_places(parse(body), ())) or ["a part of the body"]
     more = len(places) - _NAMED_MAX
     return places[:_NAMED_MAX] + ([f"(and {more} more places)"] if more > 0 else [])
 

@@ -70,6 +70,11 @@ def test_what_cannot_be_bundled_is_refused_in_one_line(gymtap, gym, arguments):
     assert "Traceback" not in said.err
 
 
+def test_a_bundle_is_not_put_among_a_captures_own_files(gymtap, gym):
+    said = gymtap("bundle", "0.0", "-o", str(gym.capture / "b.sqlite"), "--capture", str(gym.capture))
+    assert (said.code, "would lie in a capture" in said.err) == (2, True)
+
+
 def test_what_is_no_bundle_has_no_contents(gym, tmp_path):
     (tmp_path / "text").write_text("no database")
     assert bundles.contents(tmp_path / "text") is None

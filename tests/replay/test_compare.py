@@ -24,6 +24,21 @@ def test_no_difference_means_that_the_stable_parts_are_equal(before, after):
         assert compare.without_ids(before) == compare.without_ids(after)
 
 
+@given(st.binary(max_size=40) | st.text(alphabet='data: {}[]"\\\n1', max_size=40).map(str.encode))
+def test_any_bytes_can_be_read_compared_and_told(body):
+    value = compare.parse(body)
+    assert compare.differences(value, compare.parse(body)) == []
+    assert all(str(one) for one in compare.differences(value, {"a": [value]}))
+
+
+def test_a_stream_is_compared_event_by_event():
+    before = b'data: {"id":"chatcmpl-1","created":1,"x":1}\n\ndata: [DONE]\n\n'
+    after = before.replace(b'"created":1', b'"created":2')
+    assert compare.differences(compare.parse(before), compare.parse(after)) == []
+    other = compare.parse(before.replace(b'"x":1', b'"x":2'))
+    assert [str(one) for one in compare.differences(compare.parse(before), other)] == ["/0/x: 1 -> 2"]
+
+
 def answer(call_id, created, text="cold", total=15):
     return {
         "id": f"chatcmpl-{created}", "created": created, "usage": {"total_tokens": total},

@@ -92,6 +92,13 @@ def test_each_replay_is_a_new_tree_in_a_capture_of_its_own_linked_to_its_origina
     assert b"Bearer" not in b"".join(file.read_bytes() for file in into.iterdir())
 
 
+def test_a_replay_is_not_kept_where_something_is_already_least_of_all_in_its_original(gym, gymtap, tmp_path):
+    (tmp_path / "file").write_text("x")
+    for into in (gym.capture, tmp_path, tmp_path / "file"):
+        said = gymtap("replay", "11.0", "--yes", "--capture", str(gym.capture), "--into", str(into))
+        assert (said.code, "is not empty" in said.err) == (2, True)
+
+
 def test_the_tool_calls_of_a_session_are_left_out_when_asked(replay, tmp_path):
     replay("11.0", "--from", "verify", "--no-tools", "--into", str(tmp_path / "kept"))
     assert [one.call for one in Capture(tmp_path / "kept").exchanges()] == [Call.SEED_SESSION, Call.VERIFY]

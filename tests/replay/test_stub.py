@@ -5,6 +5,8 @@ from contextlib import asynccontextmanager
 
 import aiohttp
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from gymtap.proxy.demo.dataset import rows
 from gymtap.proxy.replay import load
@@ -134,6 +136,12 @@ async def asked(playback, body):
         client.post(f"{url}/v1/chat/completions", json=body) as response,
     ):
         yield response
+
+
+@given(st.lists(st.sampled_from([b"data: x", b"\n", b"\r\n", b"\n\n", b"\0", b"", b": ping"])).map(b"".join))
+def test_the_pieces_of_any_body_are_the_body(body):
+    assert b"".join(pieces(body)) == body
+    assert all(pieces(body))
 
 
 async def test_a_stream_is_played_as_a_stream(make):

@@ -1,8 +1,22 @@
 from dataclasses import replace
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from gymtap.proxy.replay.plan import plan
+from gymtap.proxy.replay.recorded import cookies_sent
 from gymtap.proxy.replay.whole import credential_headers, lost_cookies, obstacles, redacted_places
 from gymtap.schemas import Call
+
+
+@given(st.binary(max_size=60) | st.just(b'{"a":["<redacted>"]}'))
+def test_any_body_can_be_looked_through(body):
+    assert bool(redacted_places(body)) is (b"<redacted>" in body)
+
+
+@given(st.text(max_size=40))
+def test_any_cookie_field_can_be_read(text):
+    assert all(isinstance(name, str) for name in cookies_sent((("Cookie", text),)))
 
 
 def only(one):
@@ -18,7 +32,7 @@ def test_a_credential_that_was_redacted_is_known_by_its_header(make):
 def test_a_redacted_part_of_a_body_is_named_by_its_place(make):
     one = make("a1", Call.TOOL, {"login": {"password": "<redacted>"}, "q": ["a", "<redacted>"]}, {})
     assert obstacles(only(one)) == ["a1: /login/password was redacted", "a1: /q/1 was redacted"]
-    assert redacted_places(b"pass=<redacted>") == ["a part of the body"]
+    assert redacted_places(b"pass=<redacted>") == redacted_places(b'{"<redacted>": 1}') == ["a part of the body"]
 
 
 def test_an_edit_that_fills_the_place_clears_the_obstacle(make):
