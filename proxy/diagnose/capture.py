@@ -79,7 +79,7 @@ def _seen(capture: Capture, exchange: Exchange, began_ns: int, now_ns: int, row:
         open_ms=open_ms if is_open else None,
         parent=exchange.parent,
         row=row or (exchange.attribution.row.label if exchange.attribution.row else None),
-        url=f"{exchange.server}{exchange.request.target}",
+        server=exchange.server,
     )
 
 

@@ -54,7 +54,7 @@ def diagnose(material: Material, rules: Sequence[Rule] | None = None) -> Diagnos
     view = View(material)
     hits = _ranked(view, rules)
     best = next((hit for hit in hits if hit.severity is Severity.ERROR), None)
-    if best is None and view.run_failed:
+    if best is None and (view.run_failed or not view.material.exchanges):
         best = next((hit for hit in hits if hit.severity is Severity.WARNING), None)
     found = tuple({(hit.rule.id, hit.sight.where): _finding(hit) for hit in reversed(hits)}.values())[::-1]
     if best is None:

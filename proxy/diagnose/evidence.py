@@ -44,9 +44,9 @@ def listed(found: Any) -> list[Any]:
 class Seen:
     """One exchange as it was seen.
 
-    `caller` and `callee` are server kinds (`agent`, `resources`, …). `judge` is true on the branch that serves a
-    judge. `timeout` is the caller's own limit having ended it. Times are milliseconds from any common start, None
-    where the recording has none. `is_open`: neither answer nor error was seen.
+    `caller` and `callee` are server kinds (`agent`, `resources`, …); `server` is the callee's name or address.
+    `judge` is true on the branch that serves a judge. `timeout` is the caller's own limit having ended it. Times are
+    milliseconds from any common start, None where the recording has none. `is_open`: neither answer nor error was seen.
     """
 
     id: str
@@ -70,7 +70,7 @@ class Seen:
     open_ms: float | None = None
     parent: str | None = None
     row: str | None = None
-    url: str = ""
+    server: str = ""
 
     @property
     def boundary(self) -> str:

@@ -21,6 +21,22 @@ _SCHEMA_MAPS = ("properties", "patternProperties", "$defs", "definitions", "depe
 _SCHEMA_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _SCHEMA_VALUES = ("items", "not", "if", "then", "else", "additionalProperties", "contains", "propertyNames")
 MAX_SCHEMA_NODES = 5_000
+_MEANT_FOR_GYM = frozenset({"messages", "prompt", "agent_ref", "_ng_task_index", "expected_answer", "tools"})
+LICENSES = frozenset(
+    {
+        "Apache 2.0",
+        "MIT",
+        "Creative Commons Attribution 4.0 International",
+        "Creative Commons Attribution-ShareAlike 4.0 International",
+        "CC BY-SA 4.0",
+        "CC BY-NC 3.0",
+        "NVIDIA Internal Use Only, Do Not Distribute",
+        "NVIDIA Evaluation Dataset License Agreement",
+        "TBD",
+        "GNU General Public License v3.0",
+    }
+)
+"""What Gym 0.7.0 takes as a dataset's licence (`nemo_gym.config_types`)."""
 
 
 @dataclass(frozen=True)
@@ -74,9 +90,12 @@ def row_flaws(row: Any) -> Iterator[Flaw]:
     if not isinstance(row, dict):
         yield Flaw("row", "", f"is {_name(row)}, not an object")
         return
+    if "license" in row and "responses_create_params" not in row:
+        yield from _license_flaws(row["license"])
     if "responses_create_params" not in row:
         hint = "; it has chat-style `messages`" if "messages" in row else ""
-        yield Flaw("params", "", f"has no responses_create_params{hint}")
+        if _MEANT_FOR_GYM & row.keys():  # typed environments have rows of their own shape
+            yield Flaw("params", "", f"has no responses_create_params{hint}")
         return
     params = row["responses_create_params"]
     if not isinstance(params, dict):
@@ -84,6 +103,11 @@ def row_flaws(row: Any) -> Iterator[Flaw]:
         return
     yield from _param_flaws(params)
     yield from _tool_flaws(params.get("tools"), "/responses_create_params/tools")
+
+
+def _license_flaws(license_name: Any) -> Iterator[Flaw]:
+    if license_name is not None and license_name not in LICENSES:
+        yield Flaw("license", "/license", f"{str(license_name)[:60]!r} is none of the licences that Gym takes")
 
 
 def _name(found: Any) -> str:

@@ -49,7 +49,9 @@ def call_of(caller: str, callee: str, path: str) -> Call:
     """What a request asks for, told from the two ends and the path."""
     path = _ROLLOUT_PREFIX.sub("", path.partition("?")[0])
     last = path.rstrip("/").rsplit("/", 1)[-1]
-    if last in _PATHS and (callee != "resources" or last):
+    if "/agent_sessions" in path:
+        return Call.AGENT_SESSION
+    if last in _PATHS:
         return _PATHS[last]
     if "provider" in callee or caller.endswith("model"):
         return Call.PROVIDER
@@ -85,7 +87,7 @@ def from_exchanges(recorded: Iterable[Mapping[str, Any]]) -> tuple[Seen, ...]:
 def _on_judge_branch(seen: list[Seen]) -> list[Seen]:
     """Marks what serves a judge: a judge by name, or a model called by resources or from within a verify."""
     for exchange in seen:
-        ends = f"{exchange.boundary} {exchange.url}"
+        ends = f"{exchange.boundary} {exchange.server} {exchange.target}"
         called_by_resources = exchange.caller == "resources" and exchange.call in {Call.MODEL, Call.PROVIDER}
         exchange.judge = "judge" in ends or called_by_resources or exchange.call is Call.JUDGE
     return seen
@@ -106,7 +108,7 @@ def _exchange(number: int, item: Mapping[str, Any]) -> Seen:
         call=call_of(caller.strip(), callee.strip(), parts.path),
         method=str(request.get("method", "POST")),
         target=target or "/",
-        url=url,
+        server=parts.netloc,
         status=response.get("status") if response else None,
         request=_body(request),
         response=_body(response) if response else None,
@@ -232,6 +234,8 @@ def _kind(hop: str, names: set[str]) -> str:
         return "head"
     if names & {"seed_session", "verify"}:
         return "resources"
+    if names & {"agent_sessions", "close"}:
+        return "agent"
     if "run" in names:
         environment = "environment" in hop and "responses" not in names
         return "environment" if environment else "agent"
@@ -254,7 +258,7 @@ def _recorded(number: int, record: Mapping[str, Any], callee: str, began: float)
         call=call_of(caller, callee, path),
         method=str(record.get("method", "POST")),
         target=path,
-        url=f"http://{record['hop']}{path}",
+        server=str(record["hop"]),
         status=status,
         request=_body({"body": record.get("req_body")}),
         response=_body({"body": record.get("resp_body")}) if status is not None else None,

@@ -102,3 +102,17 @@ def test_a_row_that_was_never_sent_is_told_from_the_collectors_log() -> None:
 def test_a_sidecar_alone_leads_to_the_same_layer_as_the_exchanges(tag: str) -> None:
     rows = [json.loads(line) for line in (DATA / tag / "rollouts_failures.jsonl").read_text().splitlines()]
     assert diagnose(Material(results=tuple(rows))).layer is HOPS[tag][1]
+
+
+FLOWS = [
+    *(Path(__file__).parents[1] / "data").glob("flow_*.jsonl"),
+    *(SHARED.parent.glob("flow_*.jsonl") if SHARED.is_dir() else ()),
+]
+
+
+@pytest.mark.parametrize("path", FLOWS, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_healthy_recording_has_no_error_however_many_rows_were_in_flight(path: Path) -> None:
+    """Sixty rollouts at once, four environments, random ports, prefixes: nothing may look like a fault."""
+    diagnosis = diagnose(Material(exchanges=from_recorder(json.loads(line) for line in path.read_text().splitlines())))
+    assert diagnosis.layer is Layer.NONE, (diagnosis.rule, diagnosis.cause)
+    assert [finding.rule for finding in diagnosis.findings] == []

@@ -211,6 +211,7 @@ RULES: tuple[Rule, ...] = (
         next_action="Profile only rows that have usage, and keep missing usage explicit; check that the provider "
         "sends it.",
         source="Gym reward profiling",
+        severity=Severity.WARNING,
         runner_up=Layer.DATA_SCHEMA,
     ),
     Rule(

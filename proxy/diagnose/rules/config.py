@@ -125,9 +125,12 @@ def _no_content_type(view: View) -> Iterator[Sight]:
             yield exchange_sight(view, exchange, f"content-type: {sent_as or 'none'}", sent_as or "no content type")
 
 
+_GENERATION_PATHS = ("/responses", "/completions", "/messages")
+
+
 def _prefix_bypassed(view: View) -> Iterator[Sight]:
     """Model calls of one kind, some with the rollout's prefix and some without."""
-    calls = [e for e in view.material.of(Call.MODEL) if not e.failed]
+    calls = [e for e in view.material.of(Call.MODEL) if not e.failed and e.path.endswith(_GENERATION_PATHS)]
     prefixed = [e for e in calls if e.path.startswith("/ng-rollout/")]
     bare = [e for e in calls if not e.path.startswith("/ng-rollout/")]
     if prefixed and bare:

@@ -21,7 +21,7 @@ from gymtap.proxy.diagnose.rule import (
     sight_of,
 )
 from gymtap.proxy.diagnose.transcripts import Echo, echoes
-from gymtap.schemas import Call, Layer
+from gymtap.schemas import Call, Layer, Severity
 
 _GRAMMAR = (
     r"grammar error|invalid grammar|invalid structural tag|not supported by xgrammar|unsupported json schema|"
@@ -231,6 +231,7 @@ RULES: tuple[Rule, ...] = (
         next_action="Keep missing usage explicit (null) and skip it in profiles; check whether the provider sends it.",
         source="Gym reward profiling",
         strength=Strength.STATUS,
+        severity=Severity.WARNING,
         runner_up=Layer.CACHE_RESUME,
     ),
     Rule(
@@ -287,6 +288,19 @@ RULES: tuple[Rule, ...] = (
         next_action="Write it as responses_create_params with `input` (and flat tools), as the Responses API has them.",
         source="Gym 0.7.0 row format, OpenAI Responses API",
         strength=Strength.PROVEN,
+    ),
+    Rule(
+        id="data.license",
+        layer=Layer.DATA_SCHEMA,
+        needs="A dataset's licence that Gym does not know",
+        sees=_row_sights("license"),
+        cause="The dataset's licence is not one that Gym takes, which it says only after everything has started: "
+        "{what}.",
+        next_action="Write the licence as Gym has it (`Apache 2.0`, `MIT`, …), and validate the data before "
+        "starting a run.",
+        source="Gym 0.7.0 config_types",
+        strength=Strength.PROVEN,
+        runner_up=Layer.CONFIG,
     ),
     Rule(
         id="data.chat_tools",

@@ -72,9 +72,8 @@ def _stranger(view: View) -> Iterator[Sight]:
     """An address that sets another server's session cookie than it did before."""
     known: dict[str, set[str]] = {}
     for exchange in view.material.exchanges:
-        address = exchange.url.partition(exchange.path)[0]
         names = set(_SERVER_COOKIE.findall(exchange.response_headers.get("set-cookie", "")))
-        before = known.setdefault(address, set())
+        before = known.setdefault(exchange.server, set())
         if names and before and not names & before and exchange.callee == "resources":
             yield exchange_sight(
                 view, exchange, f"sets {', '.join(sorted(names))}, not {', '.join(sorted(before))}", exchange.path

@@ -154,6 +154,7 @@ def _judge_swallowed(view: View) -> Iterator[Sight]:
             yield Sight(source, where, told[:300], order, told[:160])
 
 
+_BROKE = re.compile(r"judge|exception|traceback|timed? ?out|\w+Error\b|connect|unavailable|internal", re.IGNORECASE)
 _FAILURE_FIELD = re.compile(
     r"(?:^|_)(?:error|exception|traceback|failure_reason|failure_kind|judge_error|parse_error|verifier_error)s?$"
 )
@@ -166,46 +167,30 @@ def _tells_failure(body: Any) -> str | None:
     for name, item in body.items():
         if kind and str(name).startswith("failure_"):
             continue
-        if _FAILURE_FIELD.search(str(name)) and isinstance(item, str | dict | list) and item:
+        told = _FAILURE_FIELD.search(str(name)) and isinstance(item, str | dict | list) and item
+        if told and (str(name) != "failure_reason" or _BROKE.search(str(item))):  # else it is the verdict's reason
             return f"{name}: {item}"
     return None
 
 
 def _cookie_lost(view: View) -> Iterator[Sight]:
-    """A call to resources without the session that seed_session began: no cookie, or that of another session."""
-    for exchange in view.material.of(Call.TOOL, Call.VERIFY):
-        seed = _seed_of(view, exchange)
-        if seed is None or exchange.failed:
+    """A call to resources without any session that a seed_session before it began.
+
+    Recordings of concurrent rows do not say which seed is whose, so one that any seed began counts as kept.
+    """
+    began: set[tuple[str, str]] = set()
+    seeded = False
+    for exchange in view.material.of(Call.SEED_SESSION, Call.TOOL, Call.VERIFY):
+        set_now = set(_sessions(exchange.response_headers.get("set-cookie")).items())
+        if exchange.call is Call.SEED_SESSION:
+            began |= set_now
+            seeded = seeded or not exchange.failed
             continue
-        began, given = (
-            _sessions(seed.response_headers.get("set-cookie")),
-            _sessions(exchange.request_headers.get("cookie")),
-        )
-        sent_back = _sessions(exchange.response_headers.get("set-cookie"))
-        lost = began.keys() - given.keys() or {
-            name for name in began.keys() & given.keys() if began[name] != given[name]
-        }
-        fresh = sent_back.keys() - began.keys() - given.keys() if not began else set()
-        if lost or fresh:
-            reason = "seed_session set no cookie" if fresh else "without the cookie of seed_session"
+        given = set(_sessions(exchange.request_headers.get("cookie")).items())
+        if seeded and not exchange.failed and not given & began and (began or set_now - given):
+            reason = "without the cookie of seed_session" if began else "seed_session set no cookie"
             yield exchange_sight(view, exchange, f"{exchange.path}: {reason}", exchange.path)
             return
-
-
-def _seed_of(view: View, exchange: Seen) -> Seen | None:
-    """The seed_session of the same row: below the same /run, the latest before `exchange`."""
-    root = view.tree.chain(exchange)[0]
-    before = [
-        seed
-        for seed in view.material.of(Call.SEED_SESSION)
-        if view.tree.order(seed) < view.tree.order(exchange)
-        and _same_row(view.tree.chain(seed)[0], root, seed, exchange)
-    ]
-    return before[-1] if before else None
-
-
-def _same_row(seed_root: Seen, root: Seen, seed: Seen, exchange: Seen) -> bool:
-    return seed_root is root or (seed_root is seed and root is exchange)
 
 
 _SESSION = re.compile(r"(?:^|[;,]\s*)(\w+___[\w.-]+)=([^;,.\s]+)")
