@@ -82,6 +82,8 @@ def _announce(announcement: Announcement, order: Order) -> None:
     more = len(announcement.drafts) - _SHOWN_ROWS
     if more > 0:
         screen.note(f"… and {counted(more, 'more row')}, in the same way")
+    if announcement.head is not None:
+        screen.note(f"servers are where the Gym at {announcement.head} says")
     for url in announcement.stubbed_at:
         screen.note(f"the recorded answers stand at {url}")
     for problem in announcement.problems:

@@ -5,14 +5,14 @@ the first request does: nothing is half sent because a key was missing.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from aiohttp import ClientSession
 
-from gymtap.proxy.core.errors import UsageError
+from gymtap.proxy.core.errors import GymtapError, UsageError
 from gymtap.proxy.replay import contract, prepare, stub, targets
 from gymtap.proxy.replay.inner import Inside
 from gymtap.proxy.replay.keep import Keeper, check_new
@@ -55,7 +55,8 @@ class Order:
 class Announcement:
     """What is about to happen. `stubbed_at` are the playback's addresses; `problems` what contracts say of edits.
 
-    `brought` are addresses that nobody but a capture from elsewhere has named.
+    `brought` are addresses that nobody but a capture from elsewhere has named; `head` is the running Gym's that
+    named the others.
     """
 
     drafts: Sequence[Draft]
@@ -63,6 +64,7 @@ class Announcement:
     stubbed_at: Sequence[str] = ()
     problems: Sequence[str] = ()
     brought: Sequence[str] = ()
+    head: str | None = None
 
     @property
     def risks(self) -> list[str]:
@@ -102,9 +104,17 @@ async def replay(
 
 
 async def _with_running(client: ClientSession, order: Order) -> Wanted:
-    if order.head is None:
+    """With the Gym that the command line names, or else the one that answers where the capture's head was."""
+    if order.head is not None:
+        return replace(order.wanted, found=await targets.find_gym(client, order.head), strict=True)
+    if order.foreign:
         return order.wanted
-    return replace(order.wanted, found=await targets.find_gym(client, order.head))
+    heads = [url for one in order.servers if one.kind is ServerKind.HEAD for url in (one.listen, one.upstream) if url]
+    for head in heads:
+        if await targets.answers(head):
+            with suppress(GymtapError):
+                return replace(order.wanted, found=await targets.find_gym(client, head.rstrip("/")))
+    return order.wanted
 
 
 async def _stand(stack: AsyncExitStack, order: Order, wanted: Wanted) -> tuple[Standing | None, list[str]]:
@@ -140,7 +150,9 @@ async def _route(
         drafts.append(settled)
         steps.append(announce(settled.plan, routes, modes, order.stub))
         problems += await _problems(client, settled, routes, contracts) if settled.edited else []
-    return jobs, Announcement(drafts, steps, stubbed_at, problems, sorted(finder.brought) if order.foreign else [])
+    brought = sorted(finder.brought) if order.foreign else []
+    head = wanted.found.head if wanted.found is not None and finder.named else None
+    return jobs, Announcement(drafts, steps, stubbed_at, problems, brought, head)
 
 
 def _stubbed(order: Order, server: Server) -> bool:

@@ -1,8 +1,9 @@
 """Decides where each server's steps go, and with which credentials, before anything is sent.
 
 The capture says where a server was; that it is still there is never assumed. The order is: what the command
-line says, a running Gym found through its head, the tap's address if something listens there, the server's
-own. A credential is sent only to a place that the user has seen named.
+line says, a running Gym found through its head (the one named, or the one where the capture's head was), the
+tap's address if something listens there, the server's own. A credential is sent only to a place that the user
+has seen named.
 """
 
 import asyncio
@@ -56,13 +57,15 @@ class Wanted:
     """What the command line says about targets.
 
     `to` is by server name. `endpoint` replaces the provider's base URL. `api_key_env` names the variable
-    with the key. `found` is a running Gym; None when there is none or none was asked.
+    with the key. `found` is a running Gym, None when there is none; `strict`: the user named it, so it has to
+    have every server.
     """
 
     to: Mapping[str, str] = field(default_factory=dict)
     endpoint: str | None = None
     api_key_env: str | None = None
     found: Running | None = None
+    strict: bool = False
 
 
 def target(text: str) -> tuple[str, str]:
@@ -107,13 +110,14 @@ async def _get_json(client: ClientSession, url: str) -> Any:
 class Finder:
     """Finds where servers are, each once. `stubbed` ones need no credential.
 
-    `brought` are the addresses in use that only the capture has named.
+    `brought` are the addresses in use that only the capture has named; `named`: a running Gym has named others.
     """
 
     def __init__(
         self, servers: Sequence[Server], wanted: Wanted, environ: Mapping[str, str], stubbed: Container[str] = ()
     ) -> None:
         self.brought: set[str] = set()
+        self.named = False
         self._servers = {server.name: server for server in servers}
         self._wanted = wanted
         self._environ = environ
@@ -145,7 +149,8 @@ class Finder:
             endpoint = wanted.endpoint or next(iter(running.providers if running else ()), None)
             if endpoint is not None:
                 return base_url(endpoint), _mounted(step.original.path, endpoint)
-        elif running is not None and step.kind is not ServerKind.JUDGE:
+        elif running is not None and _names(running, step, strict=wanted.strict):
+            self.named = True
             return _of_running(step.server, running), ""
         return await self._of_capture(step.server), ""
 
@@ -173,6 +178,11 @@ def _mounted(path: str, endpoint: str) -> str:
 def joined(endpoint: str, target: str) -> str:
     """The URL at an endpoint for a request target that was meant for another one."""
     return base_url(endpoint) + target.removeprefix(_mounted(target.partition("?")[0], endpoint))
+
+
+def _names(running: Running, step: Step, *, strict: bool) -> bool:
+    """Whether a running Gym says where a server is; what leaves Gym is nobody's server."""
+    return step.server in running.servers or (strict and step.kind is not ServerKind.JUDGE)
 
 
 def _of_running(name: str, running: Running) -> str:

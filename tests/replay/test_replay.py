@@ -135,6 +135,18 @@ def test_a_server_that_is_gone_is_said_before_anything_is_sent(gym, gymtap, tmp_
     assert f"no Gym head answers at http://{gym.stub}" in said.err
 
 
+def test_a_gym_that_runs_where_the_captures_head_was_says_where_its_servers_are(gym, gymtap):
+    head = gym.miniature.private["head_server"]
+    moved = dict(gym.miniature.egress.addresses)
+    gym.miniature.egress.addresses["policy_model"] = "http://127.0.0.1:1"
+    said = gymtap("replay", "0.0", "--from", "model", "--capture", str(gym.capture))
+    gym.miniature.egress.addresses.update(moved)
+    assert said.code == 1
+    assert "policy_model does not listen at http://127.0.0.1:1" in said.err
+    said = gymtap("replay", "0.0", "--from", "model", "--capture", str(gym.capture))
+    assert f"servers are where the Gym at {head} says" in said.err
+
+
 def test_servers_are_found_through_a_head(replay, gym):
     [found] = replay("0.0", "--gym", gym.miniature.private["head_server"])["results"]
     assert found["verdict"] == "REPRODUCED"
