@@ -243,6 +243,8 @@ def check_rows(
                     progress(tally.size_bytes)
             for first, later in identities.duplicates():
                 report.total.add(_duplicate(first, later), later)
+        if not report.total.rows and not report.groups:
+            report.total.add(Finding(rule="rows.none", severity=Severity.WARNING, message="the file has no rows"), 1)
     finally:
         checker.close()
         _checker.cache_clear()
@@ -252,7 +254,7 @@ def check_rows(
 
 def _tallies(file: Path, size: int, against: Against, jobs: int) -> Iterator[Tally]:
     ranges = [(start, min(start + RANGE_BYTES, size)) for start in range(0, size, RANGE_BYTES)]
-    if jobs == 1 or len(ranges) == 1:
+    if jobs == 1 or len(ranges) <= 1:
         yield from (check_range(str(file), start, end, against) for start, end in ranges)
         return
     with ProcessPoolExecutor(min(jobs, len(ranges)), mp_context=get_context("spawn")) as pool:

@@ -34,11 +34,11 @@ EnginesOption = Annotated[
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    check = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="Check data against the servers' rules.")
+    check = typer.Typer(rich_markup_mode=None, help="Check data against the servers' rules.")
     check.command("tools")(_tools)
     check.command("rows")(_rows)
     app.add_typer(check, name="check")
-    engines = typer.Typer(no_args_is_help=True, rich_markup_mode=None, help="The grammar engines that vLLM runs.")
+    engines = typer.Typer(rich_markup_mode=None, help="The grammar engines that vLLM runs.")
     engines.command("install")(_install)
     engines.command("show")(_show)
     app.add_typer(engines, name="engines")

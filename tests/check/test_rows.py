@@ -299,6 +299,10 @@ def test_rows_are_held_against_a_contract_and_the_report_names_it(tmp_path: Path
     assert kinds(report) == [("rows.verify_model", 1, [1])]
 
 
+def test_an_empty_file_is_worth_a_warning(tmp_path: Path) -> None:
+    assert kinds(check_rows(write(tmp_path / "rows.jsonl", []))) == [("rows.none", 1, [1])]
+
+
 def test_a_file_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="No such file"):
         check_rows(tmp_path / "nothing.jsonl")
