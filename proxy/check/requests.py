@@ -1,6 +1,6 @@
-"""The requests that carry tools, wherever they are: rows of a dataset, request bodies, tool lists, a capture.
+"""The requests that carry tools, in files: rows of a dataset, request bodies, tool lists.
 
-A place is said the way people look it up: `file:line` for a file, the exchange's id for a capture.
+A place is said the way people look it up: `file:line`.
 """
 
 from collections.abc import Iterator
@@ -10,10 +10,6 @@ from typing import Any, NamedTuple
 import orjson
 
 from gymtap.proxy.core.errors import UsageError
-from gymtap.proxy.store import Capture, is_capture
-from gymtap.schemas import Call
-
-_CALLS = (Call.RUN, Call.MODEL, Call.PROVIDER)
 
 
 class Carrier(NamedTuple):
@@ -24,12 +20,12 @@ class Carrier(NamedTuple):
 
 
 def carriers(source: Path) -> Iterator[Carrier | str]:
-    """Every row or request of a file, a folder of them, or a capture; a string says what could not be read.
+    """Every row or request of a file, or a folder of them; a string says what could not be read.
 
-    Raises UsageError when the source is not there, CaptureError when a capture cannot be read.
+    Raises UsageError when the source is not there.
     """
     if source.is_dir():
-        yield from _capture(source) if is_capture(source) else _folder(source)
+        yield from _folder(source)
     elif source.is_file():
         yield from _file(source)
     else:
@@ -48,7 +44,7 @@ def _file(file: Path) -> Iterator[Carrier | str]:
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():
-                yield from _rows(f"{file}:{number}", line)
+                yield from carriers_in(f"{file}:{number}", line)
 
 
 def _document(file: Path) -> Iterator[Carrier | str]:
@@ -71,7 +67,8 @@ def _is_carrier(part: Any) -> bool:
     return isinstance(part, dict) and ("tools" in part or "responses_create_params" in part)
 
 
-def _rows(where: str, line: bytes) -> Iterator[Carrier | str]:
+def carriers_in(where: str, line: bytes) -> Iterator[Carrier | str]:
+    """The row or request in one line of JSON, or one body."""
     try:
         row = orjson.loads(line.removeprefix(b"\xef\xbb\xbf"))
     except orjson.JSONDecodeError as error:
@@ -89,15 +86,3 @@ def _shaped(where: str, part: Any) -> Iterator[Carrier | str]:
         yield Carrier(where, {"tools": [{"type": "function", "strict": True, **part}]})
     elif isinstance(part, dict):
         yield Carrier(where, part)
-
-
-def _capture(folder: Path) -> Iterator[Carrier | str]:
-    capture = Capture(folder)
-    try:
-        for call in _CALLS:
-            for exchange in capture.exchanges(call=call):
-                if exchange.request.body is None:
-                    continue
-                yield from _rows(exchange.id, capture.body(exchange.request.body))
-    finally:
-        capture.close()

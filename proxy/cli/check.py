@@ -55,16 +55,16 @@ def _tools(
     as_json: JsonOption = False,
 ) -> None:
     """Check every distinct tool and tool list: structure, JSON Schema, and vLLM's grammar verdict."""
-    from gymtap.proxy.check.requests import carriers  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.check.tool_check import ToolCheck  # noqa: PLC0415
+    from gymtap.proxy.check.tool_check import ToolCheck  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.check.vllm_rules import Backend  # noqa: PLC0415
+    from gymtap.proxy.cli.captured_requests import requests_of  # noqa: PLC0415
 
     _among("--backend", backend, _BACKENDS)
     _about_version(vllm)
     with _engines(engines_python) as engines:
         check = ToolCheck(None if no_grammar else engines, Backend(backend), _routes(path))
         for source in sources:
-            check.feed(carriers(Path(source)))
+            check.feed(requests_of(Path(source)))
     report = check.report
     if as_json:
         screen.write_json(report.as_json())

@@ -9,6 +9,7 @@ from gymtap.proxy.check.engines import Engines
 from gymtap.proxy.check.requests import carriers
 from gymtap.proxy.check.tool_check import ToolCheck, ToolReport
 from gymtap.proxy.check.vllm_rules import Backend, Route
+from gymtap.proxy.cli.captured_requests import requests_of
 from gymtap.proxy.core.errors import UsageError
 from gymtap.schemas import Severity
 
@@ -119,9 +120,10 @@ def test_a_source_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
 
 
 def test_a_capture_gives_the_requests_that_crossed_it(demo_capture: Path) -> None:
-    whole = report(None, demo_capture)
-    assert whole.requests > 0
-    assert whole.unread == []
+    check = ToolCheck(None)
+    check.feed(requests_of(demo_capture))
+    assert check.report.requests > 0
+    assert check.report.unread == []
 
 
 @pytest.mark.parametrize(
