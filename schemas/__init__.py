@@ -1,7 +1,16 @@
 """The nouns: frozen models, no input or output. Standard library and pydantic only."""
 
 from gymtap.schemas.attribution import Attribution, Confidence, Method
-from gymtap.schemas.capture import FORMAT_VERSION, CaptureInfo, Gap, GapKind, Row, RowState, Server
+from gymtap.schemas.capture import (
+    FORMAT_VERSION,
+    CaptureInfo,
+    Gap,
+    GapKind,
+    Row,
+    RowState,
+    Server,
+    ServerContract,
+)
 from gymtap.schemas.diagnosis import Diagnosis, Evidence, Hop, Layer, Leaf, LeafKind, Unwrapped, Wrapper
 from gymtap.schemas.exchange import (
     ROWLESS_CALLS,
@@ -45,6 +54,7 @@ __all__ = [
     "RowKey",
     "RowState",
     "Server",
+    "ServerContract",
     "ServerKind",
     "Severity",
     "State",

@@ -19,6 +19,15 @@ class Server(Model):
     upstream: str
 
 
+class ServerContract(Model):
+    """What is known of a server's OpenAPI document: `digest` names its body, None where `problem` says why not."""
+
+    server: str
+    digest: str | None = None
+    size_bytes: int = 0
+    problem: str | None = None
+
+
 class GapKind(StrEnum):
     """Why traffic was not captured."""
 

@@ -29,6 +29,9 @@ class Sink(Protocol):
     def gap(self, gap: Gap) -> None:
         """Count a gap."""
 
+    def contract(self, server: str, document: bytes | None, problem: str = "") -> None:
+        """Keep a server's OpenAPI document; None where there is none, for the reason `problem`."""
+
 
 @dataclass(frozen=True)
 class Setup:

@@ -14,6 +14,9 @@ from gymtap.schemas import FORMAT_VERSION
 
 SUFFIX = ".sqlite"
 
+CONTRACT_KEY = "contract:"
+"""In `meta`, before a server's name: what is known of its OpenAPI document (a `ServerContract`)."""
+
 TABLES = """
 CREATE TABLE meta (key TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE servers (

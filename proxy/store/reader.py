@@ -22,7 +22,7 @@ import zstandard
 
 from gymtap.proxy.core.errors import CaptureError
 from gymtap.proxy.store.bodies import splice
-from gymtap.proxy.store.format import SUFFIX, migrate
+from gymtap.proxy.store.format import CONTRACT_KEY, SUFFIX, migrate
 from gymtap.proxy.store.liveness import Process, is_alive
 from gymtap.proxy.store.row_lines import PIECE_ROWS, Identity, RowLine, changed_rows, of_rows, pieces
 from gymtap.schemas import (
@@ -39,6 +39,7 @@ from gymtap.schemas import (
     RowKey,
     RowState,
     Server,
+    ServerContract,
     ServerKind,
     State,
     TransportError,
@@ -230,6 +231,23 @@ class Capture:
                 if name not in found or found[name].kind is ServerKind.UNKNOWN:
                     found[name] = server
         return tuple(found.values())
+
+    def contracts(self) -> tuple[ServerContract, ...]:
+        """What the tap learned of the servers' contracts; a document is read by `document`."""
+        found: dict[str, ServerContract] = {}
+        for source in self._sources():
+            for key, text in source.meta.items():
+                if key.startswith(CONTRACT_KEY):
+                    said = ServerContract.model_validate_json(text)
+                    if said.server not in found or found[said.server].digest is None:
+                        found[said.server] = said
+        return tuple(found.values())
+
+    def document(self, contract: ServerContract) -> bytes | None:
+        """A server's OpenAPI document; None where there is none. Raises CaptureError when it was lost."""
+        if contract.digest is None:
+            return None
+        return self.body(Body(digest=contract.digest, size_bytes=contract.size_bytes))
 
     def gaps(self) -> tuple[Gap, ...]:
         """All gaps, by time, with one for each writer that died."""

@@ -21,7 +21,7 @@ from gymtap.proxy.core.errors import CaptureError
 from gymtap.proxy.core.flow import Flow
 from gymtap.proxy.core.redaction import Redactor
 from gymtap.proxy.store.bodies import BodyEncoder, ladder
-from gymtap.proxy.store.format import SUFFIX, TABLES, journal_mode
+from gymtap.proxy.store.format import CONTRACT_KEY, SUFFIX, TABLES, journal_mode
 from gymtap.proxy.store.liveness import HEARTBEAT_NS, this_process
 from gymtap.schemas import (
     FORMAT_VERSION,
@@ -34,6 +34,7 @@ from gymtap.schemas import (
     GapKind,
     RowKey,
     Server,
+    ServerContract,
     ServerKind,
     State,
     TransportError,
@@ -336,6 +337,17 @@ class CaptureWriter:
         text = self._redactor.text(finding.model_dump_json(exclude_none=True))[0]
         values = (finding.exchange, finding.rule, text)
         self._pend("INSERT INTO findings (exchange, rule, finding) VALUES (?,?,?)", values, len(text))
+
+    def contract(self, server: str, document: bytes | None, problem: str = "") -> None:
+        """Keep a server's OpenAPI document as a body that `meta` names; without one, why there is none."""
+        digest = self.store(self._redactor.body(document)[0]) if document is not None else None
+        size_bytes = len(document) if document is not None else 0
+        said = ServerContract(
+            server=server, digest=digest, size_bytes=size_bytes, problem=self._redactor.text(problem)[0] or None
+        )
+        self._pend(
+            "INSERT OR REPLACE INTO meta VALUES (?,?)", (CONTRACT_KEY + server, said.model_dump_json(exclude_none=True))
+        )
 
     def gap(self, gap: Gap) -> None:
         """Count a gap; safe from any thread."""
