@@ -1,0 +1,43 @@
+"""Findings about a place in a body: JSON pointers, and values that are bounded before they are kept."""
+
+import json
+from typing import Any
+
+from gymtap.schemas import Finding, Severity
+
+FOUND_MAX_CHARS = 120
+
+type Path = tuple[str | int, ...]
+"""A place in a JSON document: keys and indices from its root."""
+
+
+def pointer(path: Path) -> str:
+    """RFC 6901; `()` is the whole document."""
+    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def clip(text: str) -> str:
+    """A text, cut to what a finding may carry."""
+    return text if len(text) <= FOUND_MAX_CHARS else text[: FOUND_MAX_CHARS - 1] + "…"
+
+
+def short(value: Any) -> str:
+    """A value as bounded JSON, for a finding."""
+    return clip(json.dumps(value))
+
+
+def finding(
+    rule: str,
+    severity: Severity,
+    message: str,
+    path: Path,
+    *,
+    found: Any = None,
+    expected: str | None = None,
+    fix: str | None = None,
+) -> Finding:
+    """A finding with its value bounded."""
+    shown = None if found is None else short(found)
+    return Finding(
+        rule=rule, severity=severity, message=message, pointer=pointer(path), expected=expected, found=shown, fix=fix
+    )
