@@ -383,7 +383,8 @@ class Recorder:
             http_version=event.http_version,
             causality_parent=event.parent,
         )
-        request = _Assembly(self._writer, flow.id, "request", _encoding(flow.request_headers), self._memory)
+        encoding = None if event.decoded else _encoding(flow.request_headers)
+        request = _Assembly(self._writer, flow.id, "request", encoding, self._memory)
         self._open[event.number] = _Open(flow, event.started_mono_ns, request)
         self._tell("opened", flow, lambda addon: addon.opened)
         self._writer.opened(flow)
@@ -412,7 +413,8 @@ class Recorder:
         flow.status, flow.reason = event.status, _unicode(event.reason)
         flow.response_headers = _headers(event.headers)
         flow.first_byte_ms = opened.elapsed_ms(event.mono_ns)
-        opened.response = _Assembly(self._writer, flow.id, "response", _encoding(flow.response_headers), self._memory)
+        encoding = None if event.decoded else _encoding(flow.response_headers)
+        opened.response = _Assembly(self._writer, flow.id, "response", encoding, self._memory)
         self._writer.answered(flow)
 
     def _dropped(self, opened: _Open, event: Dropped) -> None:

@@ -15,7 +15,10 @@ type RawHeaders = tuple[tuple[bytes, bytes], ...]
 
 @dataclass(frozen=True, slots=True)
 class Opened:
-    """A request's head arrived. `number` is unique per tap, from 1; `parent` is what the causality header said."""
+    """A request's head arrived. `number` is unique per tap, from 1; `parent` is what the causality header said.
+
+    `decoded`: its body comes with the content coding undone already, as recordings of other tools hold it.
+    """
 
     number: int
     server: Server
@@ -27,6 +30,7 @@ class Opened:
     http_version: str
     headers: RawHeaders
     parent: str | None = None
+    decoded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +51,14 @@ class RequestDone:
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A final response's head arrived (1xx responses pass unrecorded)."""
+    """A final response's head arrived (1xx responses pass unrecorded). `decoded` as in `Opened`."""
 
     number: int
     mono_ns: int
     status: int
     reason: str
     headers: RawHeaders
+    decoded: bool = False
 
 
 @dataclass(frozen=True, slots=True)
