@@ -21,6 +21,11 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
+from gymtap.proxy.store import Capture
+from gymtap.proxy.tap import TapSettings
+from gymtap.proxy.wiring.environment import Parts
+from gymtap.proxy.wiring.wrap import Wrapping, wrap
+
 MINIATURE = Path(__file__).parent.parent / "data" / "miniature_gym"
 
 
@@ -213,11 +218,37 @@ class Miniature:
     def port(self, name: str) -> int:
         return int(self.entry(name)["port"])
 
+    def only_calling(self, url: str) -> None:
+        """Leave the model server alone, and let each row call what lies outside at once."""
+        self.config = {name: self.config[name] for name in ("head_server", "policy")}
+        entry = self.entry("policy")
+        entry["base_url"], entry["calls"] = f"{url}/v1", {"/run": [f"{url}/v1/chat/completions"]}
+
     def main(self, rows: int, status: int = 0) -> list[str]:
         """The command of its main process."""
         return [sys.executable, str(MINIATURE / "run.py"), str(rows), str(status)]
 
     serve = (sys.executable, str(MINIATURE / "serve.py"))
+
+
+type Wrapped = Callable[..., Any]
+
+
+@pytest.fixture
+def wrapped(miniature: Miniature, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Wrapped:
+    """`gymtap run` around the miniature, in this process: its status, its capture, and what it said."""
+
+    async def run(
+        rows: int, status: int = 0, parts: Parts | None = None, **settings: Any
+    ) -> tuple[int, Capture, list[str]]:
+        for name, value in miniature.variables.items():
+            monkeypatch.setenv(name, value)
+        said: list[str] = []
+        tap = TapSettings(capture=tmp_path / "capture", **settings)
+        ended = await wrap(Wrapping(miniature.main(rows, status), tap, parts or Parts()), said.append)
+        return ended, Capture(tmp_path / "capture"), said
+
+    return run
 
 
 @pytest.fixture

@@ -2,19 +2,19 @@
 
 import signal
 import sys
-from pathlib import Path
 
 import pytest
 
 from gymtap.proxy.store import Capture
+from gymtap.proxy.wiring.environment import Parts
 from gymtap.schemas import Call, Confidence, Exchange, Method, ServerKind, State
 
 _GYMTAP = (sys.executable, "-m", "gymtap")
 _HEADER = "x-gymtap-parent"
 
 
-def _exchanges(capture: Path) -> list[Exchange]:
-    return [exchange for exchange in Capture(capture).exchanges() if exchange.call is not Call.HEALTH]
+def _exchanges(capture: Capture) -> list[Exchange]:
+    return [exchange for exchange in capture.exchanges() if exchange.call is not Call.HEALTH]
 
 
 def _tree(exchanges: list[Exchange]) -> list[tuple[str, str, str]]:
@@ -24,15 +24,11 @@ def _tree(exchanges: list[Exchange]) -> list[tuple[str, str, str]]:
 
 
 @pytest.mark.parametrize("workers", [1, 2])
-async def test_captures_every_boundary_with_its_parent(spawn, miniature, provider, tmp_path, workers) -> None:
+async def test_captures_every_boundary_with_its_parent(wrapped, miniature, provider, workers) -> None:
     """One row's calls hang below its /run, self-call and provider included, also with two worker processes."""
     miniature.entry("policy")["workers"] = workers
-    capture = tmp_path / "capture"
-    process = await spawn(
-        *_GYMTAP, "run", "-c", str(capture), "--", *miniature.main(2, 7), variables=miniature.variables
-    )
-    ended = await process.end()
-    assert ended.status == 7, ended.err
+    status, capture, _ = await wrapped(2, 7)
+    assert status == 7
     outside = provider.url.removeprefix("http://")
     row = [
         ("", "agent", "/run"),
@@ -57,14 +53,22 @@ async def test_captures_every_boundary_with_its_parent(spawn, miniature, provide
     assert {item.attribution.confidence for item in exchanges} == {Confidence.CERTAIN}
 
 
-async def test_nobody_but_the_hooks_sees_the_header(spawn, miniature, provider) -> None:
-    """Neither the provider nor a Gym application: what they get is what they would get without a tap."""
+async def test_the_run_is_as_it_would_have_been(spawn, miniature, provider, tmp_path) -> None:
+    """Provider and applications get what they would get without a tap; stdout is the command's alone.
+
+    On stderr: where it records, what it saw, and the way to see it.
+    """
     plain = await (await spawn(*miniature.main(1), variables=miniature.variables)).end()
     without = provider.seen[:]
     tapped = await (await spawn(*_GYMTAP, "run", "--", *miniature.main(1), variables=miniature.variables)).end()
     assert provider.seen[1:] == without
     assert _HEADER not in without[0]
     assert _without_pids(tapped.rows) == _without_pids(plain.rows)
+    (capture,) = (tmp_path / "captures").iterdir()
+    told = [line for line in tapped.err.splitlines() if line.startswith("gymtap:")]
+    assert told[0] == f"gymtap: recording to {capture}"
+    assert told[1].endswith(f" exchanges, 1 row, 0 failed, 0 gaps in {capture}")
+    assert told[2] == f"gymtap: see it with: gymtap rows {capture}"
 
 
 def _without_pids(value: object) -> object:
@@ -75,47 +79,38 @@ def _without_pids(value: object) -> object:
     return value
 
 
-async def _run(spawn, miniature, capture, switch) -> tuple[set[str], set[Method]]:
-    """The servers that were seen, and how exchanges were attributed."""
-    command = (*_GYMTAP, "run", "-c", str(capture), switch, "--", *miniature.main(1))
-    ended = await (await spawn(*command, variables=miniature.variables)).end()
-    assert ended.status == 0, ended.err
-    exchanges = _exchanges(capture)
-    return {item.server for item in exchanges}, {item.attribution.method for item in exchanges}
-
-
-async def test_without_takeover_only_what_leaves_gym_is_seen(spawn, miniature, provider, tmp_path) -> None:
+async def test_without_takeover_only_what_leaves_gym_is_seen(wrapped, provider) -> None:
     """And nothing tells its row."""
-    servers, methods = await _run(spawn, miniature, tmp_path / "capture", "--no-takeover")
-    assert servers == {provider.url.removeprefix("http://")}
-    assert Method.CAUSALITY not in methods
+    _, capture, _ = await wrapped(1, parts=Parts(takeover=False))
+    assert {item.server for item in _exchanges(capture)} == {provider.url.removeprefix("http://")}
+    assert Method.CAUSALITY not in {item.attribution.method for item in _exchanges(capture)}
     assert len(provider.seen) == 1
 
 
-async def test_without_egress_only_gym_is_seen(spawn, miniature, provider, tmp_path) -> None:
+async def test_without_egress_only_gym_is_seen(wrapped, provider) -> None:
     """The provider is called straight, without the header."""
-    servers, methods = await _run(spawn, miniature, tmp_path / "capture", "--no-egress")
-    assert servers == {"agent", "resources", "policy"}
-    assert Method.CAUSALITY in methods
+    _, capture, _ = await wrapped(1, parts=Parts(egress=False))
+    assert {item.server for item in _exchanges(capture)} == {"agent", "resources", "policy"}
+    assert Method.CAUSALITY in {item.attribution.method for item in _exchanges(capture)}
     assert [_HEADER in seen for seen in provider.seen] == [False]
 
 
-async def test_without_causality_every_boundary_is_seen(spawn, miniature, provider, tmp_path) -> None:
+async def test_without_causality_every_boundary_is_seen(wrapped, provider) -> None:
     """Rows are found in other ways, or not."""
-    servers, methods = await _run(spawn, miniature, tmp_path / "capture", "--no-causality")
-    assert servers == {"agent", "resources", "policy", provider.url.removeprefix("http://")}
-    assert Method.CAUSALITY not in methods
+    _, capture, _ = await wrapped(1, parts=Parts(causality=False))
+    outside = provider.url.removeprefix("http://")
+    assert {item.server for item in _exchanges(capture)} == {"agent", "resources", "policy", outside}
+    assert Method.CAUSALITY not in {item.attribution.method for item in _exchanges(capture)}
 
 
-async def test_says_where_it_records_and_what_it_saw(spawn, miniature, tmp_path) -> None:
-    """One line at the start, a summary at the end, and the way to see it; stdout is the command's alone."""
-    ended = await (await spawn(*_GYMTAP, "run", "--", *miniature.main(2), variables=miniature.variables)).end()
-    capture = next((tmp_path / "captures").iterdir())
-    told = [line for line in ended.err.splitlines() if line.startswith("gymtap:")]
-    assert told[0] == f"gymtap: recording to {capture}"
-    assert told[1].endswith(f" exchanges, 2 rows, 0 failed, 0 gaps in {capture}")
-    assert told[2] == f"gymtap: see it with: gymtap rows {capture}"
-    assert [row["server"] for row in ended.rows] == ["agent", "agent"]
+async def test_the_switches_of_the_command_line_reach_the_hooks(spawn) -> None:
+    """Each by its own variable."""
+    code = (
+        "import os; print([name for name in sorted(os.environ) if name.startswith('GYMTAP_NO_') and os.environ[name]])"
+    )
+    switches = ("--no-takeover", "--no-causality", "--no-egress")
+    ended = await (await spawn(*_GYMTAP, "run", *switches, "--", sys.executable, "-c", code)).end()
+    assert ended.out == "['GYMTAP_NO_CAUSALITY', 'GYMTAP_NO_EGRESS', 'GYMTAP_NO_TAKEOVER']\n", ended.err
 
 
 async def test_says_when_there_was_nothing_to_see(spawn) -> None:
@@ -159,9 +154,10 @@ async def test_the_command_is_interrupted_and_the_capture_is_whole(spawn, miniat
 
 async def test_inside_another_the_inner_one_records(spawn, miniature, tmp_path) -> None:
     """It says so, and the outer one ends with nothing seen."""
+    miniature.config = {name: miniature.config[name] for name in ("head_server", "resources")}
     inner, outer = tmp_path / "inner", tmp_path / "outer"
-    wrapped = (*_GYMTAP, "run", "-c", str(inner), "--", *miniature.main(1, 4))
-    ended = await (await spawn(*_GYMTAP, "run", "-c", str(outer), "--", *wrapped, variables=miniature.variables)).end()
+    command = (*_GYMTAP, "run", "-c", str(inner), "--", *miniature.main(1, 4))
+    ended = await (await spawn(*_GYMTAP, "run", "-c", str(outer), "--", *command, variables=miniature.variables)).end()
     assert ended.status == 4, ended.err
     assert "inside another `gymtap run`" in ended.err
     assert (Capture(inner).info().rows, Capture(outer).info().exchanges) == (1, 0)

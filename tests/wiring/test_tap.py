@@ -10,7 +10,6 @@ import pytest
 from gymtap.proxy.core.errors import CaptureError
 from gymtap.proxy.store import Capture
 from gymtap.proxy.tap import GAPS_EXIT_CODE, Tap, TapSettings
-from gymtap.proxy.wiring.wrap import Wrapping, wrap
 from gymtap.schemas import GapKind, Server
 
 _NO_ROOM = 0
@@ -59,26 +58,20 @@ async def test_a_lenient_tap_is_never_broken(provider, tmp_path) -> None:
 
 
 @pytest.mark.parametrize(("own", "status"), [(0, GAPS_EXIT_CODE), (9, 9)])
-async def test_gaps_show_in_the_exit_status_of_a_run_that_succeeded(
-    miniature, tmp_path, monkeypatch, own, status
-) -> None:
+async def test_gaps_show_in_the_exit_status_of_a_run_that_succeeded(wrapped, miniature, provider, own, status) -> None:
     """A command that failed keeps its own status; either way one line says what is missing."""
-    for name, value in miniature.variables.items():
-        monkeypatch.setenv(name, value)
-    settings = TapSettings(capture=tmp_path / "c", queue_bytes=_NO_ROOM)
-    said: list[str] = []
-    assert await wrap(Wrapping(miniature.main(1, own), settings), said.append) == status
+    miniature.only_calling(provider.url)
+    ended, _, said = await wrapped(1, own, queue_bytes=_NO_ROOM)
+    assert ended == status
     (told,) = [line for line in said if "NOT everything was captured" in line]
     assert "queue_full" in told
 
 
-async def test_a_strict_run_is_stopped(miniature, tmp_path, monkeypatch) -> None:
+async def test_a_strict_run_is_stopped(wrapped, miniature, provider) -> None:
     """The command gets SIGINT instead of running on unrecorded."""
-    for name, value in miniature.variables.items():
-        monkeypatch.setenv(name, value)
-    settings = TapSettings(capture=tmp_path / "c", strict=True, queue_bytes=_NO_ROOM)
-    said: list[str] = []
-    assert await wrap(Wrapping(miniature.main(10**6), settings), said.append) != 0
+    miniature.only_calling(provider.url)
+    ended, _, said = await wrapped(10**6, strict=True, queue_bytes=_NO_ROOM)
+    assert ended != 0
     assert any(line.startswith("gymtap: --strict-capture: ") for line in said)
 
 
