@@ -16,8 +16,9 @@ from typing import Any
 import jsonschema_rs
 import orjson
 
-from gymtap.proxy.check.schema_walk import Path as Place
-from gymtap.proxy.check.tools import PARAMS, finding
+from gymtap.proxy.check.tools import PARAMS
+from gymtap.proxy.core.contracts.finding import Path as Place
+from gymtap.proxy.core.contracts.finding import finding
 from gymtap.proxy.core.errors import UsageError
 from gymtap.schemas import Finding, Severity
 

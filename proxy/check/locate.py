@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gymtap.proxy.check.schema_walk import Path, is_schema_place, keyword_at, keyword_path, pointer
+from gymtap.proxy.check.schema_walk import is_schema_place, keyword_at, keyword_path
 from gymtap.proxy.check.vllm_rules import dumps
+from gymtap.proxy.core.contracts.finding import Path, pointer
 
 MAX_QUESTIONS = 3000
 """Questions per schema; a fault that needs more is reported at the place reached so far."""

@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from gymtap.proxy.check.pydantic_errors import findings_of
+from gymtap.proxy.core.contracts.pydantic_errors import findings_of
 from gymtap.proxy.core.errors import UsageError
 from gymtap.schemas import Finding
 

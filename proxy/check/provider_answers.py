@@ -10,8 +10,7 @@ from typing import Any
 
 import orjson
 
-from gymtap.proxy.check.schema_walk import Path
-from gymtap.proxy.check.tools import finding
+from gymtap.proxy.core.contracts.finding import Path, finding
 from gymtap.schemas import Finding, Severity
 
 OUTPUT_TYPES_ALWAYS = frozenset({"message", "function_call", "reasoning"})

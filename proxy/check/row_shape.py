@@ -6,8 +6,9 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
-from gymtap.proxy.check.pydantic_errors import findings_of
-from gymtap.proxy.check.tools import PARAMS, finding
+from gymtap.proxy.check.tools import PARAMS
+from gymtap.proxy.core.contracts.finding import finding
+from gymtap.proxy.core.contracts.pydantic_errors import findings_of
 from gymtap.schemas import Finding, Severity
 from gymtap.schemas.wire import KNOWN_PARAMS, FailureRow, RunRequest, VerifyResponse
 

@@ -7,7 +7,7 @@ only where a schema stands.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-type Path = tuple[str | int, ...]
+from gymtap.proxy.core.contracts.finding import Path
 
 _MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _SINGLE = frozenset(
@@ -17,11 +17,6 @@ _SINGLE = frozenset(
     }
 )  # fmt: skip
 _LISTS = frozenset({"anyOf", "oneOf", "allOf", "prefixItems", "items"})
-
-
-def pointer(path: Path) -> str:
-    """RFC 6901; `()` is the whole document."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
 
 
 def subschemas(schema: Any, path: Path = ()) -> Iterator[tuple[Path, dict[str, Any]]]:

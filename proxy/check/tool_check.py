@@ -16,10 +16,10 @@ from gymtap.proxy.check.engines import Engines
 from gymtap.proxy.check.locate import Fault
 from gymtap.proxy.check.preflight import Preflight, preflight
 from gymtap.proxy.check.requests import Carrier
-from gymtap.proxy.check.schema_walk import pointer
-from gymtap.proxy.check.tools import check_tools, finding, is_strict, parameters_of, params_of, short
+from gymtap.proxy.check.tools import check_tools, is_strict, parameters_of, params_of
 from gymtap.proxy.check.verdict import judge
 from gymtap.proxy.check.vllm_rules import RULES_VERSION, Backend, Route
+from gymtap.proxy.core.contracts.finding import finding, pointer, short
 from gymtap.schemas import Finding, Severity
 
 _ROW_FIELDS = ("response_mode", "tool_name", "tool_payload_key", "schema_str", "num_tools")

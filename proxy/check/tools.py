@@ -11,12 +11,10 @@ from typing import Any
 import jsonschema_rs
 import orjson
 
-from gymtap.proxy.check.schema_walk import Path, pointer
-from gymtap.proxy.check.vllm_rules import dumps
+from gymtap.proxy.core.contracts.finding import Path, clip, finding, short
 from gymtap.schemas import Finding, Severity
 
 PARAMS = "responses_create_params"
-FOUND_MAX_CHARS = 120
 
 HOSTED_TYPES = frozenset(
     {
@@ -30,29 +28,6 @@ HOSTED_TYPES = frozenset(
 _FUNCTION_FIELDS = frozenset({"type", "name", "description", "parameters", "strict", "defer_loading"})
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MODES = ("text", "tool_call")
-
-
-def short(value: Any) -> str:
-    """A value as bounded JSON, for a finding."""
-    text = dumps(value)
-    return text if len(text) <= FOUND_MAX_CHARS else text[: FOUND_MAX_CHARS - 1] + "…"
-
-
-def finding(
-    rule: str,
-    severity: Severity,
-    message: str,
-    path: Path,
-    *,
-    found: Any = None,
-    expected: str | None = None,
-    fix: str | None = None,
-) -> Finding:
-    """A finding with its value bounded."""
-    shown = None if found is None else short(found)
-    return Finding(
-        rule=rule, severity=severity, message=message, pointer=pointer(path), expected=expected, found=shown, fix=fix
-    )
 
 
 def check_tools(row: Mapping[str, Any]) -> list[Finding]:
@@ -176,7 +151,7 @@ def _parameters(function: Mapping[str, Any], at: Path) -> Iterator[Finding]:
         return
     if problem := invalid_schema(parameters):
         where = (*at, "parameters", *problem.instance_path)
-        message = f"not valid JSON Schema: {_clip(problem.message)} (an engine may take it, or read it otherwise)"
+        message = f"not valid JSON Schema: {clip(problem.message)} (an engine may take it, or read it otherwise)"
         yield finding("tools.schema_invalid", Severity.WARNING, message, where)
 
 
@@ -191,10 +166,6 @@ def invalid_schema(schema: Any) -> jsonschema_rs.ValidationError | None:
     except (ValueError, jsonschema_rs.ReferencingError):  # a `$schema` that is unknown, or a value it cannot carry
         return None
     return None
-
-
-def _clip(text: str) -> str:
-    return text if len(text) <= FOUND_MAX_CHARS else text[: FOUND_MAX_CHARS - 1] + "…"
 
 
 def _duplicates(tools: Any, at: Path) -> Iterator[Finding]:
@@ -229,7 +200,7 @@ def _choice(params: Mapping[str, Any], tools: Any, at: Path) -> Iterator[Finding
         if isinstance(name, str) and choice.get("type") == "function" and name not in names:
             message = f"tool_choice names {name!r}, which is not among the tools"
             yield finding(
-                "tools.target_missing", Severity.ERROR, message, where, found=choice, expected=_clip(", ".join(names))
+                "tools.target_missing", Severity.ERROR, message, where, found=choice, expected=clip(", ".join(names))
             )
 
 
@@ -294,5 +265,5 @@ def _schema_str(row: Mapping[str, Any]) -> Iterator[Finding]:
         message = "schema_str is not a string"
         yield finding("rows.schema_str", Severity.ERROR, message, at, found=text, expected="a JSON Schema, as a string")
     if problem := invalid_schema(schema):
-        message = f"schema_str is not valid JSON Schema: {_clip(problem.message)}"
+        message = f"schema_str is not valid JSON Schema: {clip(problem.message)}"
         yield finding("rows.schema_str", Severity.WARNING, message, at)

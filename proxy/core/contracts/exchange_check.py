@@ -10,10 +10,10 @@ import re
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gymtap.proxy.check.pydantic_errors import findings_of
 from gymtap.proxy.core.calls import route as split
 from gymtap.proxy.core.contracts.finding import Path, clip, finding, pointer, short
 from gymtap.proxy.core.contracts.openapi import Contract, Model, Violation
+from gymtap.proxy.core.contracts.pydantic_errors import findings_of
 from gymtap.proxy.core.flow import Flow
 from gymtap.proxy.core.redaction import PLACEHOLDER
 from gymtap.schemas import Call, Finding, Severity

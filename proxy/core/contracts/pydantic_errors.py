@@ -8,8 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gymtap.proxy.check.schema_walk import Path
-from gymtap.proxy.check.tools import finding
+from gymtap.proxy.core.contracts.finding import Path, finding
 from gymtap.schemas import Finding, Severity
 
 MAX_FINDINGS = 20
