@@ -7,7 +7,7 @@ while it is written, cookies' signatures included, whatever the tap was told to 
 import json
 import sqlite3
 import tempfile
-from collections.abc import Iterable
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
@@ -88,7 +88,7 @@ def _chosen(capture: Capture, row: Row, beside: Row | None) -> list[Recorded]:
     return [recorded(capture, one) for one in [*about.values(), *chosen]]
 
 
-def _contents(capture: Capture, row: Row, beside: Row | None, found: Iterable[Recorded]) -> Contents:
+def _contents(capture: Capture, row: Row, beside: Row | None, found: Sequence[Recorded]) -> Contents:
     exchanges = [one.exchange for one in found]
     answers = [one.response for one in exchanges if one.response is not None]
     sides: list[Request | Response] = [*(one.request for one in exchanges), *answers]
@@ -109,7 +109,7 @@ def _contents(capture: Capture, row: Row, beside: Row | None, found: Iterable[Re
     )
 
 
-def _write(capture: Capture, directory: Path, found: Iterable[Recorded], said: Contents) -> Path:
+def _write(capture: Capture, directory: Path, found: Sequence[Recorded], said: Contents) -> Path:
     info = capture.info()
     writer = CaptureWriter.create(directory, command=info.command)
     for server in info.servers:
@@ -118,6 +118,10 @@ def _write(capture: Capture, directory: Path, found: Iterable[Recorded], said: C
         writer.add(one.exchange, one.request_body, one.response_body)
         for finding in capture.findings(exchange=one.exchange.id):
             writer.finding(finding)
+    names = {one.exchange.server for one in found}
+    for contract in capture.contracts():
+        if contract.server in names:
+            writer.contract(contract.server, capture.document(contract), contract.problem or "")
     for gap in info.gaps:
         writer.gap(gap)
     writer.close()

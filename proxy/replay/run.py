@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from aiohttp import ClientSession
 
+from gymtap.proxy.core.contracts.openapi import Contract
 from gymtap.proxy.core.errors import GymtapError, UsageError
 from gymtap.proxy.replay import contract, prepare, stub, targets
 from gymtap.proxy.replay.inner import Inside
@@ -140,7 +140,7 @@ async def _route(
     wanted = replace(wanted, to={**stubbed, **wanted.to})
     finder = Finder(order.servers, wanted, environ, stubbed)
     modes: dict[str, str] = {}
-    contracts: dict[str, Any] = {}
+    contracts: dict[str, Contract | None] = {}
     jobs, drafts, steps, problems = [], [], [], list[str]()
     for draft in order.drafts:
         routes = await finder.routes(draft.plan)
@@ -172,12 +172,14 @@ def _settled(order: Order, draft: Draft, modes: Mapping[str, str]) -> Draft:
 
 
 async def _problems(
-    client: ClientSession, draft: Draft, routes: Mapping[str, Route], contracts: dict[str, Any]
+    client: ClientSession, draft: Draft, routes: Mapping[str, Route], contracts: dict[str, Contract | None]
 ) -> list[str]:
     target = draft.plan.target
+    if target.kind in {ServerKind.PROVIDER, ServerKind.JUDGE}:
+        return []  # not Gym's: it is sent nothing that nobody asked for
     base = routes[target.server].base
     if base not in contracts:
-        contracts[base] = await contract.published(client, base)
+        contracts[base] = await contract.published(client, target.server, base)
     return contract.problems(contracts[base], target.original.exchange.request.target, target.body)
 
 

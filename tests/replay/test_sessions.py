@@ -211,7 +211,7 @@ async def test_what_the_servers_contract_says_of_an_edit_is_said_before_sending(
     async with recorded(Counter(), tmp_path / "capture"):
         agree = lambda said: told.append(said.problems) or True  # noqa: E731 - a callback
         await again(tmp_path / "capture", tmp_path / "kept", changes=["/answer=1"], agree=agree)
-    assert told == [['/answer: 1 is not of type "string"']]
+    assert told == [['/answer: it is not of type "string"']]
 
 
 async def test_a_redacted_part_of_a_body_is_refused_by_its_name_unless_it_is_filled_in(tmp_path):
