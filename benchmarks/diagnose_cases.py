@@ -26,6 +26,7 @@ LAYERS = {
     "cache/resume": Layer.CACHE_RESUME,
     "throughput/resources": Layer.THROUGHPUT_RESOURCES,
     "none": Layer.NONE,
+    "unknown": Layer.UNKNOWN,
 }
 
 

@@ -54,7 +54,7 @@ def _chat(choice: Any, body: dict[str, Any]) -> Answer | None:
     calls = [_function(call) for call in listed(message.get("tool_calls")) if isinstance(call, dict)]
     finish = choice.get("finish_reason")
     return Answer(
-        text=_text(message.get("content")),
+        text=_text(message.get("content")) or _text(message.get("refusal")),
         reasoning=_text(message.get("reasoning_content") or message.get("reasoning")),
         calls=tuple((str(call.get("name")), _arguments(call.get("arguments"))) for call in calls),
         finish=finish if isinstance(finish, str) else None,

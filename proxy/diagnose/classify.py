@@ -5,6 +5,7 @@ beats text, and the first in time beats what it caused. Where nothing failed and
 `none`; where something failed that no rule knows, it is `unknown`.
 """
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -121,6 +122,9 @@ def _with_cause(view: View, hits: list[_Hit], best: _Hit, found: tuple[Finding, 
     )
 
 
+_RAISED = re.compile(r"^Traceback|^(?:\w+\.)*[A-Z]\w*(?:Error|Exception): |\b(?:FATAL|CRITICAL)\b|🚨", re.MULTILINE)
+"""What in a log says that something failed, whatever it was."""
+
 _VERDICTS = {
     (True, False): (
         "Something failed that no rule knows.",
@@ -136,6 +140,7 @@ _VERDICTS = {
 
 def _without_cause(view: View, found: tuple[Finding, ...]) -> Diagnosis:
     failed = view.run_failed or any(not f.recovered and not f.swallowed for f in view.exchange_failures)
+    failed = failed or any(f.source == "log" and _RAISED.search(f.said) for f in view.told_failures)
     failure = next(iter(view.exchange_failures), None)
     exchange = failure.exchange if failure and failed else None
     waiting = not failed and any(e.is_open and e.call is Call.RUN for e in view.material.exchanges)

@@ -22,6 +22,7 @@ _SCHEMA_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _SCHEMA_VALUES = ("items", "not", "if", "then", "else", "additionalProperties", "contains", "propertyNames")
 MAX_SCHEMA_NODES = 5_000
 _MEANT_FOR_GYM = frozenset({"messages", "prompt", "agent_ref", "_ng_task_index", "expected_answer", "tools"})
+_ROLES = frozenset({"user", "assistant", "system", "developer"})
 LICENSES = frozenset(
     {
         "Apache 2.0",
@@ -145,8 +146,21 @@ def _input_flaws(items: list[Any], at: str) -> Iterator[Flaw]:
             yield Flaw("input", f"{at}/{number}/call_id", "answers a call that is not there before it")
         if item.get("role") == "tool" or "tool_calls" in item:
             yield Flaw("input", f"{at}/{number}", "is a chat-style tool message; Responses has function_call items")
+        role = item.get("role")
+        if kind in {None, "message"} and isinstance(role, str) and role not in {*_ROLES, "tool"}:
+            yield Flaw("input", f"{at}/{number}/role", f"{role[:40]!r} is no role of the Responses API")
+        for part, chat_form in _chat_parts(item.get("content")):
+            yield Flaw("input", f"{at}/{number}/content/{part}", f"has the chat-style type {chat_form!r}")
         if kind in {None, "message"} and "role" not in item:
             yield Flaw("input", f"{at}/{number}", "has neither a role nor a type")
+
+
+def _chat_parts(content: Any) -> Iterator[tuple[int, str]]:
+    """Content parts of Chat Completions (`text`, `image_url`) where Responses has `input_text`, `input_image`."""
+    for number, part in enumerate(content if isinstance(content, list) else ()):
+        kind = part.get("type") if isinstance(part, dict) else None
+        if kind in {"text", "image_url", "video_url", "audio_url"}:
+            yield number, kind
 
 
 def _tool_flaws(tools: Any, at: str) -> Iterator[Flaw]:

@@ -24,6 +24,7 @@ LAYERS = {
     "cache/resume": Layer.CACHE_RESUME,
     "throughput/resources": Layer.THROUGHPUT_RESOURCES,
     "none": Layer.NONE,
+    "unknown": Layer.UNKNOWN,
 }
 
 

@@ -20,6 +20,7 @@ _MODEL_WORDS = (
     r"the model `?(?P<what>[^`\n]{1,120}?)`? does not exist|model_not_found|model[ _]not[ _]found|unknown model|"
     r"invalid model(?: name)?\b|deploymentnotfound|(?:api )?deployment for this resource does not exist|no such model|"
     r"model ['\"`]?[\w./:-]+['\"`]? (?:is )?not (?:found|available|supported|served|loaded)|not a valid model|"
+    r"operationnotsupported|does not work with the specified model|no endpoints found for|"
     r"no healthy deployments? for|there are no healthy deployments for this model|"
     r"function ['\"`]?[\w-]+['\"`]?: not found for account"
 )
@@ -28,7 +29,8 @@ _PARAMETER_WORDS = (
     r"extra (?:inputs|fields) (?:are )?not permitted|unsupported_parameter|does not support (?:the )?(?:parameter|"
     r"parameters)|(?:temperature|top_p|top_k|n|logprobs|max_tokens|max_completion_tokens|max_output_tokens|"
     r"presence_penalty|seed|stop|best_of|frequency_penalty) must be|use 'max_completion_tokens' instead|"
-    r"out of range.{0,40}(?:temperature|top_p)|requested sample logprobs of \d+|too many logprobs|"
+    r"out of range.{0,40}(?:temperature|top_p)|max_(?:completion_)?tokens is too large|at most \d+ completion tokens|"
+    r"requested sample logprobs of \d+|too many logprobs|"
     r"does not support parameters"
 )
 
@@ -67,6 +69,19 @@ def _is_router_404(said: str) -> bool:
             re.IGNORECASE,
         )
     )
+
+
+_parameter_said = said(
+    _PARAMETER_WORDS, calls=GENERATION, statuses=(400, 422), unless=r"context length|tools?\.\d|json[_ ]schema"
+)
+
+
+def _parameter_words(view: View) -> Iterator[Sight]:
+    """A provider's words about a parameter, unless it is one that the row itself asks for."""
+    for sight in _parameter_said(view):
+        parameter = refused_parameter(sight.failure) if sight.failure else None
+        if parameter is None or not in_row(view, parameter):
+            yield sight
 
 
 def _parameter_refused(view: View) -> Iterator[Sight]:
@@ -239,9 +254,7 @@ RULES: tuple[Rule, ...] = (
         id="config.parameter",
         layer=Layer.CONFIG,
         needs="A provider's words that it does not take a sampling parameter or its value",
-        sees=said(
-            _PARAMETER_WORDS, calls=GENERATION, statuses=(400, 422), unless=r"context length|tools?\.\d|json[_ ]schema"
-        ),
+        sees=_parameter_words,
         cause="The request carries a parameter that this provider does not take: {what}.",
         next_action="Remove or rename the parameter in the row or in the model server's configuration and run one row.",
         source="OpenAI, LiteLLM and vLLM parameter validation",

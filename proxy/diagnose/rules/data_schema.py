@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 
 from gymtap.proxy.diagnose.answers import answers, read_answer
-from gymtap.proxy.diagnose.evidence import SeenFile, read_json
+from gymtap.proxy.diagnose.evidence import SeenFile, listed, read_json
 from gymtap.proxy.diagnose.parameters import in_row, refused_parameter
 from gymtap.proxy.diagnose.rows import Flaw, line_flaws, row_flaws
 from gymtap.proxy.diagnose.rule import (
@@ -41,7 +41,7 @@ _OVERFLOW = (
     r"prompt is too long|input is too long|max_tokens must be at least 1|max_model_len|longer than the maximum|"
     r"exceeds? the (?:model'?s? )?(?:maximum|max|context)[^\n]{0,40}(?:length|tokens|window|len)|reduce the length of|"
     r"input tokens? exceeds?|too many (?:input )?tokens|decoder prompt[^\n]{0,60}(?:longer|too long)|"
-    r"string_above_max_length|max_(?:completion_|output_)?tokens[^\n]{0,60}(?:too large|negative|less than|at least)"
+    r"string_above_max_length|max_(?:completion_|output_)?tokens[^\n]{0,60}(?:negative|less than|at least)"
 )
 _CONTENT = (
     r"invalid[_ ]image|cannot identify image|could not (?:load|decode|fetch|download) (?:the )?(?:image|video|audio|"
@@ -179,6 +179,18 @@ def _media_unreachable(view: View) -> Iterator[Sight]:
             yield sight_of(failure, failure.said.partition("\n")[0][:160])
 
 
+def _untyped_output(view: View) -> Iterator[Sight]:
+    """An output item without a type in what verify was given: verifiers look for messages by type and find none."""
+    sent = [(e, e.request_json) for e in view.material.of(Call.VERIFY) if not e.failed]
+    for exchange, body in sent:
+        response = body.get("response") if isinstance(body, dict) else None
+        items = response.get("output") if isinstance(response, dict) else None
+        for number, item in enumerate(listed(items)):
+            if isinstance(item, dict) and "type" not in item:
+                pointer = f"/response/output/{number}"
+                yield exchange_sight(view, exchange, f"{pointer} has no type", pointer, pointer)
+
+
 def _filtered(view: View) -> Iterator[Sight]:
     for exchange, answer in answers(view.material):
         if answer.finish == "content_filter":
@@ -233,6 +245,16 @@ RULES: tuple[Rule, ...] = (
         strength=Strength.STATUS,
         severity=Severity.WARNING,
         runner_up=Layer.CACHE_RESUME,
+    ),
+    Rule(
+        id="data.untyped_output",
+        layer=Layer.DATA_SCHEMA,
+        needs="An output item without a type in verify's request",
+        sees=_untyped_output,
+        cause="The output item at {what} has no type, so the verifier does not see it as a message and scores nothing.",
+        next_action="Let the agent write `type: message` (or its kind) on every output item.",
+        source="Gym's verifiers pick items by type",
+        runner_up=Layer.VERIFIER_RUNTIME,
     ),
     Rule(
         id="data.content_filter",
@@ -349,7 +371,11 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.DATA_SCHEMA,
         needs="A provider's words that the prompt does not fit, outside a judge",
         sees=said(
-            _OVERFLOW, calls=GENERATION, statuses=(400, 413, 422), judge=False, unless=r"user-specified max_model_len"
+            _OVERFLOW,
+            calls=GENERATION,
+            statuses=(400, 413, 422, 500),
+            judge=False,
+            unless=r"user-specified max_model_len",
         ),
         cause="The prompt does not fit the model's context; Gym's vllm_model turns that 400 into an empty answer that "
         "is scored.",

@@ -17,7 +17,7 @@ _GATEWAY_WORDS = (
 )
 _UNREACHED = (
     r"connection ?(?:was )?refused|connect call failed|connectionrefused|\[?errno 111\]?|no route to host|"
-    r"network is unreachable|errno 113|errno 101|host is down|name or service not known|"
+    r"network is unreachable|errno 113|errno 101|host is down|could not resolve host|name or service not known|"
     r"temporary failure in name resolution|name resolution|getaddrinfo|nodename nor servname|cannot connect to host|"
     r"clientconnectorerror|newconnectionerror|failed to establish a new connection|all connection attempts failed|"
     r"apiconnectionerror|connection error\.|max retries exceeded with url|connectionerror\(|"
@@ -440,6 +440,7 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="Words that a server process ended or never became ready",
         sees=said(
+            r"returned only \d+ rollouts? but|agent likely crashed|servers? not ready within|"
             r"process `?(?P<what>[\w.-]+)`? finished unexpectedly|servers? (?:did not|never) (?:start|come up|"
             r"become ready|spin)|spin[- ]?up time ?out|waiting for [^\n]{0,60}servers? to spin up[^\n]{0,40}time|"
             r"not all servers (?:are )?(?:up|ready)|servers? (?:failed|not) (?:to start|ready) (?:after|within)"

@@ -312,6 +312,35 @@ RULES: tuple[Rule, ...] = (
         source="vLLM 0.32 EngineDeadError",
     ),
     Rule(
+        id="model.parser",
+        layer=Layer.MODEL_SERVING,
+        needs="A tool or reasoning parser's words that it does not fit the model",
+        sees=said(
+            r"(?:tool|reasoning) parser[^\n]{0,60}(?:could not|cannot|failed|not found|invalid)|"
+            r"(?:invalid|unknown) (?:tool call|tool|reasoning) parser[^\n]{0,60}|"
+            r"does not support (?:the )?(?:chat )?completions api|could not locate tool call"
+        ),
+        cause="The parser or API that the engine was started with does not fit this model: {what}.",
+        next_action="Choose the --tool-call-parser and --reasoning-parser that the model's card names, and restart "
+        "the engine.",
+        source="vLLM parsers",
+        runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="model.tokens_told",
+        layer=Layer.MODEL_SERVING,
+        needs="A trainer's words that a turn's tokens do not continue the one before",
+        sees=said(
+            r"non-?contiguous[^\n]{0,120}|token(?: ?ids?|s)[^\n]{0,60}(?:do not|don't|does not|not)[^\n]{0,30}"
+            r"(?:prefix|start with|extend|match)|prefix[- ]stab\w+|retokeni[sz]ation[^\n]{0,40}mismatch|"
+            r"no generation data[^\n]{0,60}|generation_token_ids[^\n]{0,60}(?:missing|empty|none|length)",
+            sources=("log", "result", "row"),
+        ),
+        cause="The tokens of the turns do not continue each other: {what}.",
+        next_action="Use the serving path that keeps the prefix's tokens, or end the trajectory at the first break.",
+        source="NeMo RL's check of Gym's token ids",
+    ),
+    Rule(
         id="model.start",
         layer=Layer.MODEL_SERVING,
         needs="The serving engine's words that it cannot load or run this model",

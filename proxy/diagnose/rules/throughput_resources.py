@@ -19,7 +19,7 @@ _RATE = (
     r"max(?:imum)? (?:number of )?(?:concurrent|parallel) requests"
 )
 _MEMORY = (
-    r"cuda out of memory|outofmemoryerror|torch\.(?:cuda\.)?outofmemory|cublas_status_alloc_failed|"
+    r"^\s*killed\s*$|cuda out of memory|outofmemoryerror|torch\.(?:cuda\.)?outofmemory|cublas_status_alloc_failed|"
     r"out[- ]of[- ]memory|oom[-_ ]?kill(?:ed|er)?|memorykilled|killed process \d+|cannot allocate memory|errno 12\]|"
     r"memoryerror|std::bad_alloc|memory (?:usage|limit)[^\n]{0,60}(?:exceed|threshold)|oomkilled|"
     r"exit(?:ed)?(?: with)?(?: the)? (?:code|status)[ :=]+(?:-9|137)\b|returned? (?:non-zero )?exit (?:code|"
