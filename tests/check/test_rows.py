@@ -185,10 +185,13 @@ def test_a_server_that_does_not_answer_is_said_in_one_line(url: str) -> None:
         contract.from_server(url)
 
 
-def test_a_document_without_a_verify_route_is_no_contract(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("document", "words"), [("{}", "no paths"), ('{"paths": {}}', "no POST /verify"), ("{", "not JSON")]
+)
+def test_a_document_without_a_verify_route_is_no_contract(document: str, words: str, tmp_path: Path) -> None:
     file = tmp_path / "openapi.json"
-    file.write_text("{}")
-    with pytest.raises(UsageError, match="no POST /verify"):
+    file.write_text(document)
+    with pytest.raises(UsageError, match=words):
         contract.from_file(file)
 
 
