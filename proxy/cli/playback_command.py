@@ -8,7 +8,7 @@ from functools import partial
 from gymtap.proxy.cli import screen
 from gymtap.proxy.cli.choose import open_capture
 from gymtap.proxy.core.errors import GymtapError, UsageError
-from gymtap.proxy.replay.load import everything, reads, recorded
+from gymtap.proxy.replay.load import reads, recorded, requests
 from gymtap.proxy.replay.match import Matcher
 from gymtap.proxy.replay.playback import Playback
 from gymtap.proxy.replay.stub import Stub, address, addresses, boundaries
@@ -46,7 +46,8 @@ def run(asked: Asked) -> int:
 
 
 def _load(asked: Asked, capture: Capture, stub: Stub) -> tuple[Playback, Matcher]:
-    matcher = Matcher(stub.entries(everything(capture)), loose=asked.loose, again=True, load=partial(recorded, capture))
+    calls = requests(capture, lambda one: stub.covers(one.server, one.kind))
+    matcher = Matcher(stub.entries(calls), loose=asked.loose, again=True, load=partial(recorded, capture))
     if not len(matcher):
         raise GymtapError(
             f"{capture.path.name} has no call to {asked.stub} that was answered", "`gymtap rows` shows it"

@@ -1,6 +1,6 @@
 """Reads from a capture what a replay needs: exchanges with their bodies, by row or by id."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from gymtap.proxy.replay.recorded import Recorded
 from gymtap.proxy.store import Capture
@@ -14,9 +14,14 @@ def recorded(capture: Capture, exchange: Exchange) -> Recorded:
 
 
 def row(capture: Capture, key: RowKey) -> list[Recorded]:
-    """A row's exchanges in order. Raises CaptureError when there is no such row."""
-    found = capture.row(key)
-    return [recorded(capture, one) for one in capture.exchanges(row=found.key)]
+    """A row's exchanges in order. Raises CaptureError when there is no such row, or more than one.
+
+    The row itself is asked for only then: finding it costs a look at all of them.
+    """
+    found = list(capture.exchanges(row=key))
+    if len({one.attribution.row for one in found}) != 1:
+        found = list(capture.exchanges(row=capture.row(key).key))
+    return [recorded(capture, one) for one in found]
 
 
 def row_of(capture: Capture, exchange: Exchange) -> list[Recorded]:
@@ -27,10 +32,11 @@ def row_of(capture: Capture, exchange: Exchange) -> list[Recorded]:
     return [recorded(capture, one) for one in capture.exchanges(row=key)]
 
 
-def everything(capture: Capture) -> Iterator[Recorded]:
-    """All exchanges with their bodies, in order."""
+def requests(capture: Capture, wanted: Callable[[Exchange], bool]) -> Iterator[Recorded]:
+    """Exchanges in order, with their requests' bodies only: there may be too many to read all of them."""
     for exchange in capture.exchanges():
-        yield recorded(capture, exchange)
+        if wanted(exchange):
+            yield Recorded(exchange, _content(capture, exchange.request.body))
 
 
 def reads(capture: Capture) -> Iterator[Recorded]:

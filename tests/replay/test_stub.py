@@ -2,6 +2,7 @@
 
 import asyncio
 from contextlib import asynccontextmanager
+from functools import partial
 
 import aiohttp
 import pytest
@@ -14,7 +15,7 @@ from gymtap.proxy.replay.match import Matcher
 from gymtap.proxy.replay.playback import Playback, pieces
 from gymtap.proxy.replay.stub import Stub
 from gymtap.proxy.store import Capture
-from gymtap.schemas import Call, TransportError, TransportErrorKind
+from gymtap.schemas import Call, ServerKind, TransportError, TransportErrorKind
 
 BERGEN = "/responses_create_params/input/1/content=What is the weather like in Bergen?"
 
@@ -78,6 +79,10 @@ def test_a_provider_call_itself_can_be_answered_from_the_capture_without_a_crede
     assert found["verdict"] == "REPRODUCED"
 
 
+def provider(exchange):
+    return exchange.kind is ServerKind.PROVIDER
+
+
 async def _collect(gym, playback):
     """The whole dataset again, against a playback; rewards by task, None for a row that failed."""
     async with playback.listening([("127.0.0.1", gym.stub_port)]):
@@ -89,7 +94,7 @@ def test_a_whole_dataset_runs_again_without_a_provider_and_gives_the_same_reward
     gym.with_provider(there=False)
     capture = Capture(gym.capture)
     stub = Stub(frozenset({"provider"}))
-    matcher = Matcher(stub.entries(load.everything(capture)), again=True)
+    matcher = Matcher(stub.entries(load.requests(capture, provider)), again=True, load=partial(load.recorded, capture))
     playback = Playback(matcher)
     rewards = gym.call(_collect(gym, playback))
     assert rewards == [row.reward for row in sorted(capture.rows(), key=lambda row: row.key.task)]
@@ -100,9 +105,9 @@ def test_a_whole_dataset_runs_again_without_a_provider_and_gives_the_same_reward
 def test_a_playback_knows_the_models_and_is_ready(gym):
     async def ask():
         stub = Stub(frozenset({"provider"}))
-        everything = list(load.everything(Capture(gym.capture)))
-        recorded = Playback(Matcher(stub.entries(everything)), stub.reads(everything))
-        made_up = Playback(Matcher(stub.entries(everything)))
+        asked = list(load.requests(Capture(gym.capture), provider))
+        recorded = Playback(Matcher(stub.entries(asked)), stub.reads(load.reads(Capture(gym.capture))))
+        made_up = Playback(Matcher(stub.entries(asked)))
         found = []
         for playback in (recorded, made_up):
             async with playback.listening([("127.0.0.1", 0)]) as [url], aiohttp.ClientSession() as client:
