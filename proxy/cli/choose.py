@@ -10,8 +10,7 @@ from collections.abc import Sequence
 from gymtap.proxy.cli.screen import note
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.store import Capture, resolve
-from gymtap.proxy.views.plain import one_line
-from gymtap.proxy.views.words import counted, size
+from gymtap.proxy.views.words import counted, gap_line
 from gymtap.schemas import Gap, RowKey
 
 _EXCHANGE_ID = re.compile(r"[a-z]+\d+")
@@ -37,15 +36,6 @@ def tell_gaps(gaps: Sequence[Gap]) -> None:
         note(f"  {gap_line(gap)}")
     if len(gaps) > _GAPS_TOLD:
         note(f"  … and {len(gaps) - _GAPS_TOLD:,} more: gymtap captures --json")
-
-
-def gap_line(gap: Gap) -> str:
-    """`queue full, 3 exchanges, 1.2 MB, a42: the tape had no room`."""
-    parts = [gap.kind.replace("_", " ")]
-    parts += [counted(gap.count, "exchange")] if gap.count is not None else []
-    parts += [size(gap.size_bytes)] if gap.size_bytes is not None else []
-    parts += [gap.exchange] if gap.exchange else []
-    return f"{', '.join(parts)}: {one_line(gap.detail)}"
 
 
 def is_exchange_id(text: str) -> bool:

@@ -84,7 +84,7 @@ FIELDS: Mapping[str, str] = {
     "dur": "how long it took: 500ms, 2s, 1.5m, 1h",
     "hops": "how many exchanges it has",
     "failed": "how many of them failed",
-    "is": "marked, or a state",
+    "is": "marked; undiagnosed, of a failed row; or a state",
 }
 
 _NAME = re.compile(r"([a-z]+)(:|>=|<=|!=|>|<|=)")
@@ -222,8 +222,10 @@ def _equal(field: str, value: str, at: int) -> Test:
 def _is(value: str, at: int) -> Test:
     if value == "marked":
         return lambda row: row.marked
+    if value == "undiagnosed":
+        return lambda row: row.state == "failed" and row.layer is None
     if value not in {"running", "done", "failed"}:
-        raise FilterError(f"a row is marked, running, done or failed, not {value!r}", at)
+        raise FilterError(f"a row is marked, undiagnosed, running, done or failed, not {value!r}", at)
     return lambda row: row.state == value
 
 

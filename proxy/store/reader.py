@@ -24,7 +24,7 @@ from gymtap.proxy.core.errors import CaptureError
 from gymtap.proxy.store.bodies import splice
 from gymtap.proxy.store.format import CONTRACT_KEY, SUFFIX, migrate
 from gymtap.proxy.store.liveness import Process, is_alive
-from gymtap.proxy.store.row_lines import PIECE_ROWS, Identity, RowLine, changed_rows, of_rows, pieces
+from gymtap.proxy.store.row_lines import PIECE_ROWS, Identity, RowLine, changed_rows, failure_shapes, of_rows, pieces
 from gymtap.schemas import (
     FORMAT_VERSION,
     Attribution,
@@ -416,6 +416,13 @@ class Capture:
             found, after[source.name] = changed_rows(source, (cursor or {}).get(source.name, since))
             keys |= found
         return of_rows(sources, keys) if keys else [], MappingProxyType(after)
+
+    def failure_shapes(self, piece_rows: int = PIECE_ROWS) -> Iterator[dict[Identity, int]]:
+        """In pieces, what failed in each row that has failures, as a number: rows of one number have one cause."""
+        for source in self._sources():
+            (last,) = source.all("SELECT max(id) FROM rows")[0]
+            for first in range(0, (last or 0) + 1, piece_rows):
+                yield failure_shapes(source, first, first + piece_rows - 1)
 
     def open_exchanges(self) -> list[Exchange]:
         """What is in flight, the oldest first; nothing of a writer that died."""

@@ -122,6 +122,24 @@ def of_rows(sources: Sequence[tuple[Source, bool]], keys: Iterable[Identity]) ->
     return _lines(drafts, {})
 
 
+def failure_shapes(source: Source, first: int, last: int) -> dict[Identity, int]:
+    """Of the rows with those numbers that have failures: a number that is the same where the same failed.
+
+    The same is: call, server kind, status, error and the response's bytes, of each failed exchange in turn.
+    """
+    shapes: dict[Identity, int] = {}
+    for run, task, rollout, attempt, rollout_id, agent, *failure in source.all(
+        "SELECT r.run, r.task, r.rollout, r.attempt, r.rollout_id, r.agent,"
+        " e.call, e.kind, e.status, e.error, json_extract(e.record, '$.response.body.digest')"
+        " FROM rows r CROSS JOIN exchanges e INDEXED BY exchanges_by_row ON e.row = r.id AND e.failed = 1"
+        " WHERE r.id BETWEEN ? AND ? ORDER BY r.id, e.rowid",
+        (first, last),
+    ):
+        key = (run, task, rollout, attempt, rollout_id, agent and intern(agent))
+        shapes[key] = hash((shapes.get(key), *failure))
+    return shapes
+
+
 def changed_rows(source: Source, since: int) -> tuple[set[Identity], int]:
     """The rows whose exchanges changed after `since`, and how far that goes."""
     found = source.all(

@@ -20,11 +20,23 @@ def read_stream(data: bytes) -> dict[str, Any] | None:
     return _responses(events) or _chat(events)
 
 
-def _events(data: bytes) -> Iterator[dict[str, Any]]:
+def blocks(data: bytes) -> Iterator[tuple[str, str]]:
+    """Each event's type (empty where it has none) and data, as text; comments and the rest are passed over."""
     for block in data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n\n"):
-        lines = [line[5:].removeprefix(b" ") for line in block.split(b"\n") if line.startswith(b"data:")]
+        fields = [line.partition(b":") for line in block.split(b"\n")]
+        told = {b"event": list[bytes](), b"data": list[bytes]()}
+        for name, _, value in fields:
+            if name in told:
+                told[name].append(value.removeprefix(b" "))
+        if told[b"event"] or told[b"data"]:
+            kind, text = b"".join(told[b"event"][-1:]), b"\n".join(told[b"data"])
+            yield kind.decode("utf-8", "replace"), text.decode("utf-8", "replace")
+
+
+def _events(data: bytes) -> Iterator[dict[str, Any]]:
+    for _, text in blocks(data):
         try:
-            event = orjson.loads(b"\n".join(lines))
+            event = orjson.loads(text)
         except orjson.JSONDecodeError:
             continue  # `[DONE]`, a comment, or a chunk that was cut off
         if isinstance(event, dict):

@@ -1,7 +1,7 @@
 """How the faces say things: durations, sizes, names of calls, doubts."""
 
-from gymtap.proxy.views.plain import printable
-from gymtap.schemas import Attribution, Confidence, Exchange
+from gymtap.proxy.views.plain import one_line, printable
+from gymtap.schemas import Attribution, Confidence, Exchange, Gap
 
 
 def duration(ms: float | None) -> str:
@@ -75,3 +75,12 @@ def doubt(attribution: Attribution) -> str:
             return f"row is one of {', '.join(labels[:5])}{', …' if len(labels) > 5 else ''}"
         case _:
             return f"row found by {attribution.method.replace('_', ' ')}, confidence {attribution.confidence}"
+
+
+def gap_line(gap: Gap) -> str:
+    """`queue full, 3 exchanges, 1.2 MB, a42: the tape had no room`."""
+    parts = [gap.kind.replace("_", " ")]
+    parts += [counted(gap.count, "exchange")] if gap.count is not None else []
+    parts += [size(gap.size_bytes)] if gap.size_bytes is not None else []
+    parts += [gap.exchange] if gap.exchange else []
+    return f"{', '.join(parts)}: {one_line(gap.detail)}"

@@ -1,0 +1,206 @@
+"""What runs beside the screen: reads rows as they come, and diagnoses those that failed.
+
+Both are plain loops for a thread each, with a capture of their own. They never touch a widget: they change the row
+list and put down a pulse, which the screen looks at ten times a second, however much has happened in between.
+"""
+
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from threading import Event
+
+from gymtap.proxy.core.errors import GymtapError
+from gymtap.proxy.diagnose.capture import diagnose_row
+from gymtap.proxy.store import Capture, Identity, RowLine
+from gymtap.proxy.tui.row_list import RowList
+from gymtap.schemas import Diagnosis, Exchange, Gap, Row, RowState
+
+POLL_S = 0.25
+"""How often a live capture is asked for changes."""
+
+_RATE_S = 5
+_FIRST_ROWS = 2_000
+_QUIET_S = 0.3  # after a key, the diagnoses wait so long: they would slow the next key down
+_TOLD_EVERY_S = 0.25
+
+
+@dataclass(frozen=True)
+class Pulse:
+    """How the run is, at one moment. `rate` is exchanges that began per second, over the last seconds."""
+
+    exchanges: int = 0
+    live: bool = False
+    rate: float = 0.0
+    in_flight: tuple[Exchange, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+
+
+@dataclass
+class Feed:
+    """What the threads share with the screen. `problem` is told once, and the thread that had it has ended."""
+
+    path: Path
+    rows: RowList
+    stop: Event = field(default_factory=Event)
+    changed: Event = field(default_factory=Event)
+    pulse: Pulse = field(default_factory=Pulse)
+    last_key: float = 0.0
+    problem: str = ""
+    undiagnosed: int = 0
+    _told: float = 0.0
+
+    def read(self) -> None:
+        """The rows that are there, then what changes, for as long as the capture is written."""
+        try:
+            self._read(Capture(self.path))
+        except GymtapError as error:
+            self.problem = str(error)
+
+    def _read(self, capture: Capture) -> None:
+        self.pulse = _pulse(capture)
+        _, cursor = capture.row_lines_since(None)
+        for piece in self._pieces(capture):
+            self.rows.put(piece)
+            self.changed.set()
+            if self.stop.is_set():
+                return
+        self.rows.complete = True
+        self.rows.version += 1
+        while not self.stop.is_set():
+            self.pulse = _pulse(capture)
+            lines, cursor = capture.row_lines_since(cursor)
+            if lines:
+                self.rows.put(lines)
+                self.changed.set()
+            elif not self.pulse.live:
+                return
+            self.stop.wait(POLL_S)
+
+    def _pieces(self, capture: Capture) -> Iterator[list[RowLine]]:
+        """The first piece is small, so that there is something to see at once."""
+        first = next(capture.row_lines(_FIRST_ROWS), [])
+        yield first
+        if len(first) >= _FIRST_ROWS or self.pulse.exchanges > _FIRST_ROWS:
+            yield from capture.row_lines()
+
+    def diagnose(self) -> None:
+        """Diagnose every failed row, once for all that failed alike."""
+        try:
+            self._diagnose(Capture(self.path))
+        except GymtapError as error:
+            self.problem = str(error)
+
+    def _diagnose(self, capture: Capture) -> None:
+        known: dict[int, Diagnosis] = {}
+        while not self.stop.is_set():
+            self.changed.clear()
+            if self.rows.complete:
+                live = self.pulse.live
+                self._work(capture, self._wanted(), known)
+                if not live and not self.changed.is_set():
+                    return
+            self.changed.wait(1.0)
+
+    def _wanted(self) -> dict[Identity, int]:
+        """The failed rows without a diagnosis, with their positions."""
+        known = self.rows.diagnoses
+        return {
+            line.identity: at
+            for at, line in enumerate(self.rows.lines)
+            if line.state is RowState.FAILED and known[at] is None
+        }
+
+    def _work(self, capture: Capture, wanted: dict[Identity, int], known: dict[int, Diagnosis]) -> None:
+        self.undiagnosed = len(wanted)
+        for piece in capture.failure_shapes() if wanted else ():
+            found: dict[int, Diagnosis] = {}
+            for identity in wanted.keys() & piece.keys():
+                self._look(capture, wanted.pop(identity), piece[identity], known, found)
+                if self.stop.is_set():
+                    return
+            self._tell(found, len(wanted))
+        found = {}
+        for identity, at in wanted.items():  # what failed without a failed exchange
+            self._look(capture, at, hash(identity), known, found)
+        self._tell(found, 0)
+
+    def _look(
+        self, capture: Capture, at: int, shape: int, known: dict[int, Diagnosis], found: dict[int, Diagnosis]
+    ) -> None:
+        if shape not in known:
+            self._breathe()
+            known[shape] = diagnose_row(capture, as_row(self.rows.lines[at]), now_ns=time.time_ns())
+            if time.monotonic() - self._told > _TOLD_EVERY_S:
+                self._tell(found, self.undiagnosed - len(found))
+                found.clear()
+        found[at] = known[shape]
+
+    def _tell(self, found: dict[int, Diagnosis], undiagnosed: int) -> None:
+        self.undiagnosed = undiagnosed
+        self._told = time.monotonic()
+        if found:
+            self.rows.diagnosed(found)
+
+    def _breathe(self) -> None:
+        """Let the keys go first."""
+        while not self.stop.is_set() and time.monotonic() - self.last_key < _QUIET_S:
+            self.stop.wait(0.05)
+
+
+def _pulse(capture: Capture) -> Pulse:
+    now_ns = time.time_ns()
+    live = capture.live()
+    return Pulse(
+        exchanges=capture.count(),
+        live=live,
+        rate=capture.count(now_ns - _RATE_S * 1_000_000_000) / _RATE_S if live else 0.0,
+        in_flight=tuple(capture.open_exchanges()),
+        gaps=capture.gaps(),
+    )
+
+
+def as_row(line: RowLine) -> Row:
+    """The row of a line."""
+    return Row(
+        key=line.key,
+        state=line.state,
+        root=line.root,
+        started_ns=line.started_ns,
+        duration_ms=line.duration_ms,
+        status=line.status,
+        error=line.error,
+        reward=line.reward,
+        exchanges=line.exchanges,
+        failed_exchanges=line.failed,
+    )
+
+
+@dataclass(frozen=True)
+class Counted:
+    """Rows with one cause: how many, and one diagnosis of them."""
+
+    rows: int
+    example: Diagnosis
+
+
+def top_causes(rows: RowList) -> list[Counted]:
+    """The causes of what was diagnosed so far, the most frequent first."""
+    found = [diagnosis for diagnosis in rows.diagnoses if diagnosis is not None]
+    examples = {id(diagnosis): diagnosis for diagnosis in found}
+    counts: Counter[str | None] = Counter()
+    first: dict[str | None, Diagnosis] = {}
+    for number, count in Counter(map(id, found)).items():
+        diagnosis = examples[number]
+        counts[diagnosis.fingerprint] += count
+        first.setdefault(diagnosis.fingerprint, diagnosis)
+    return [Counted(count, first[fingerprint]) for fingerprint, count in counts.most_common()]
+
+
+def layers(causes: list[Counted]) -> list[tuple[str, int]]:
+    """Failed rows by layer, the most first."""
+    counts: Counter[str] = Counter()
+    for cause in causes:
+        counts[str(cause.example.layer)] += cause.rows
+    return counts.most_common()

@@ -1,0 +1,311 @@
+"""All rows, filtered, sorted and searched. What is slow (filtering many rows, reading bodies) happens in threads.
+
+Rows that come never move the cursor: it stays on its row, wherever that goes.
+"""
+
+from collections.abc import Callable
+from typing import ClassVar
+
+from rich.text import Text
+from textual import work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.widgets import Static
+from textual.worker import get_current_worker
+
+from gymtap.proxy.core.filter import Filter, parse
+from gymtap.proxy.store import Capture
+from gymtap.proxy.tui.choice import Choice
+from gymtap.proxy.tui.lines import Lines
+from gymtap.proxy.tui.notes import Note
+from gymtap.proxy.tui.page import Page
+from gymtap.proxy.tui.prompt import Prompt
+from gymtap.proxy.tui.row_list import Listed, Order, View, full_label
+from gymtap.proxy.tui.rows_table import RowsTable
+from gymtap.proxy.tui.search import row_hits
+from gymtap.proxy.views.words import counted
+from gymtap.schemas import RowState
+
+_TOLD_EVERY_ROWS = 20
+_ORDER_KEYS = dict(zip("srtwmhfl", Order, strict=True))
+
+
+class RowsPage(Page):
+    """The table of rows."""
+
+    DEFAULT_CSS = """
+    RowsPage #filter { height: 1; background: $boost; }
+    RowsPage #heading { height: 1; color: $text-muted; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("f", "filter", "Filter"),
+        Binding("slash", "search", "Search", key_display="/"),
+        Binding("E,n", "next(1)", "Next failing", key_display="n"),
+        Binding("N", "next(-1)", "Previous failing", show=False),
+        Binding("D", "why", "Why"),
+        Binding("s", "sort", "Sort"),
+        Binding("S", "reverse", "Turn the order round", show=False),
+        Binding("m", "mark", "Mark"),
+        Binding("c", "comment", "Comment", show=False),
+        Binding("F", "follow", "Follow what comes", show=False),
+        Binding("x", "export", "Export what is filtered", show=False),
+        Binding("y", "copy", "Copy", show=False),
+        Binding("r", "replay", "Replay", show=False),
+        Binding("equals_sign", "diff", "Compare with the marked row", key_display="=", show=False),
+        Binding("i", "app.in_flight", "In flight", show=False),
+        Binding("R", "root", "To the root cause", show=False),
+        Binding("question_mark", "app.help", "Help", key_display="?"),
+    ]
+
+    def __init__(self, wanted: str = "") -> None:
+        super().__init__()
+        self._filter = parse(wanted)
+        self._order = Order.STARTED
+        self._backwards = False
+        self._seen = -1
+        self._choosing = False
+        self._following = False
+        self._search = ""
+
+    def body(self) -> ComposeResult:
+        """What is shown, the columns' names, the rows."""
+        yield Static("", id="filter")
+        yield Static("", id="heading")
+        yield RowsTable(self.tui.rows, id="rows")
+
+    @property
+    def table(self) -> RowsTable:
+        """The rows."""
+        return self.query_one(RowsTable)
+
+    def changed(self) -> None:
+        """Rows came, or causes became known: choose again, one choice at a time."""
+        super().changed()
+        if self.tui.rows.version != self._seen and not self._choosing:
+            self._seen, self._choosing = self.tui.rows.version, True
+            self._choose(self._filter, self._order, backwards=self._backwards)
+        elif self.tui.feed.pulse.live:
+            self.table.refresh()
+
+    def on_resize(self) -> None:
+        """The columns are as wide as the screen."""
+        self._tell()
+
+    @property
+    def shown_filter(self) -> Filter:
+        """What is shown."""
+        return self._filter
+
+    def show_filter(self, wanted: Filter) -> None:
+        """Show other rows."""
+        self._filter, self._seen = wanted, -1
+        self.changed()
+
+    @work(thread=True, exit_on_error=False, group="choose")
+    def _choose(self, wanted: Filter, order: Order, *, backwards: bool) -> None:
+        rows, table = self.tui.rows, self.table
+        at = table.at(table.cursor)
+        view = rows.choose(wanted, order, backwards=backwards)
+        place = _place(view, at)
+        self.app.call_from_thread(self._show, view, place)
+
+    def _show(self, view: View, place: int | None) -> None:
+        self._choosing = False
+        rows, table = self.tui.rows, self.table
+        rows.view = view
+        table.reload()
+        if place is not None and place != table.cursor:
+            offset = table.cursor - int(table.scroll_offset.y)
+            table.set_reactive(RowsTable.cursor, place)
+            table.scroll_to(y=max(place - offset, 0), animate=False, immediate=True)
+            table.refresh()
+        if self._following:
+            table.scroll_end(animate=False, immediate=True)
+        self._tell()
+        if rows.version != self._seen:
+            self.changed()
+
+    def _tell(self) -> None:
+        rows, table = self.tui.rows, self.table
+        told = Text.assemble((" filter ", "bold"), self._filter.text or "none: f sets one")
+        told.append(f"   {len(rows.view.positions):,} of {counted(len(rows.lines), 'row')}", "bold")
+        if self._order is not Order.STARTED or self._backwards:
+            told.append(f"   by {self._order}{', backwards' if self._backwards else ''}")
+        if self._search:
+            told.append(f"   /{self._search}: {self._searched}")
+        if self._following:
+            told.append("   following", "bold")
+        self.query_one("#filter", Static).update(told)
+        self.query_one("#heading", Static).update(table.heading(max(self.size.width, 20)))
+
+    # Choosing
+
+    @work(exclusive=True, group="ask")
+    async def action_filter(self) -> None:
+        """Ask for another filter."""
+        label = "filter: layer:model_serving status:5xx task:12 ~timeout boundary:verify dur>2s -is:done   (? explains)"
+        text = await self.app.push_screen_wait(Prompt(label, self._filter.text, parse))
+        if text is not None:
+            self.show_filter(parse(text))
+
+    @work(exclusive=True, group="ask")
+    async def action_sort(self) -> None:
+        """Ask what to sort by."""
+        key = await self.app.push_screen_wait(
+            Choice("sort by", [(key, str(order)) for key, order in _ORDER_KEYS.items()])
+        )
+        if key is not None:
+            self._order, self._backwards, self._seen = _ORDER_KEYS[key], False, -1
+            self.changed()
+
+    def action_reverse(self) -> None:
+        """Turn the order round."""
+        self._backwards, self._seen = not self._backwards, -1
+        self.changed()
+
+    def action_follow(self) -> None:
+        """Keep the newest rows in view; the cursor stays where it is."""
+        self._following = not self._following
+        if self._following:
+            self.table.scroll_end(animate=False, immediate=True)
+        self._tell()
+
+    # Moving
+
+    @property
+    def current(self) -> Listed | None:
+        """The row that the cursor is on."""
+        at = self.table.at(self.table.cursor)
+        return None if at is None else self.tui.rows.listed(at)
+
+    def action_next(self, by: int) -> None:
+        """To the next row that a search found; without a search, that failed."""
+        table, rows = self.table, self.tui.rows
+        hits = table.hits
+
+        def wanted(at: int) -> bool:
+            return at in hits if self._search else rows.lines[at].state is RowState.FAILED
+
+        place = _next(rows.view.positions.__getitem__, len(rows.view.positions), table.cursor, by, wanted)
+        if place is None:
+            self.say("nothing more was found" if self._search else "no more failing rows")
+        else:
+            table.cursor = place
+
+    def on_lines_chosen(self, event: Lines.Chosen) -> None:
+        """Open the row."""
+        event.stop()
+        self.action_open()
+
+    def action_open(self) -> None:
+        """Open the row that the cursor is on."""
+        if (row := self.current) is not None:
+            self.tui.show_row(row.line)
+
+    def action_why(self) -> None:
+        """Open the row at its diagnosis."""
+        if (row := self.current) is not None:
+            self.tui.show_row(row.line, why=True)
+
+    def action_root(self) -> None:
+        """Open the exchange at fault."""
+        if (row := self.current) is not None:
+            self.tui.show_root(row.line)
+
+    # Notes
+
+    def action_mark(self) -> None:
+        """Mark the row, or take its mark away."""
+        if (row := self.current) is not None:
+            self._note(row, row.note.model_copy(update={"marked": not row.marked}))
+
+    @work(exclusive=True, group="ask")
+    async def action_comment(self) -> None:
+        """Ask for a comment on the row."""
+        if (row := self.current) is not None:
+            text = await self.app.push_screen_wait(Prompt(f"comment on row {row.label}", row.note.comment))
+            if text is not None:
+                self._note(row, row.note.model_copy(update={"comment": text.strip()}))
+
+    def _note(self, row: Listed, note: Note) -> None:
+        self.tui.rows.notes.put(full_label(row.line), note)
+        self.tui.save_notes()
+        if self._filter.tests:
+            self._seen = -1
+            self.changed()
+        self.table.refresh()
+
+    # Searching
+
+    @work(exclusive=True, group="ask")
+    async def action_search(self) -> None:
+        """Ask what to look for in the bodies of the rows that are shown."""
+        text = await self.app.push_screen_wait(Prompt("search the bodies of these rows for", self._search))
+        if text is not None:
+            self._search, self._searched, self.table.hits = text, "…", {}
+            self._tell()
+            self.table.refresh()
+            if text:
+                self._look_for(text, list(self.tui.rows.view.positions))
+
+    @work(thread=True, exclusive=True, exit_on_error=False, group="search")
+    def _look_for(self, text: str, positions: list[int]) -> None:
+        worker = get_current_worker()
+        capture = Capture(self.tui.feed.path)
+        hits: dict[int, list[str]] = {}
+        for number, at in enumerate(positions):
+            if worker.is_cancelled:
+                return
+            if found := row_hits(capture, self.tui.rows.lines[at].key, text):
+                hits[at] = found
+            if number % _TOLD_EVERY_ROWS == 0 or found:
+                self.app.call_from_thread(self._found, dict(hits), number + 1, len(positions))
+        self.app.call_from_thread(self._found, hits, len(positions), len(positions))
+
+    def _found(self, hits: dict[int, list[str]], done: int, total: int) -> None:
+        self.table.hits = hits
+        self._searched = f"{counted(len(hits), 'row')}" + (
+            "" if done == total else f", {done:,} of {total:,} looked into"
+        )
+        self._tell()
+        self.table.refresh()
+
+    _searched = ""
+
+    # Actions
+
+    def action_export(self) -> None:
+        """Write the rows that are shown as JSONL."""
+        rows = self.tui.rows
+        self.tui.export_rows([rows.lines[at] for at in rows.view.positions])
+
+    def action_copy(self) -> None:
+        """Copy the row's /run."""
+        if (row := self.current) is not None and row.line.root is not None:
+            self.tui.copy_exchange(row.line.root)
+
+    def action_replay(self) -> None:
+        """Send the row again."""
+        if (row := self.current) is not None:
+            self.tui.replay(full_label(row.line))
+
+    def action_diff(self) -> None:
+        """Compare the row with the one that is marked."""
+        if (row := self.current) is not None:
+            self.tui.compare_with_marked(row.line)
+
+
+def _place(view: View, at: int | None) -> int | None:
+    """Where a position is shown in a view."""
+    if at is None:
+        return None
+    try:
+        return view.positions.index(at)
+    except ValueError:
+        return None
+
+
+def _next(at: Callable[[int], int], count: int, start: int, by: int, wanted: Callable[[int], bool]) -> int | None:
+    """The next place from `start`, beginning anew at the other end, whose position is wanted."""
+    places = ((start + by * step) % count for step in range(1, count + 1)) if count else iter(())
+    return next((place for place in places if wanted(at(place))), None)
