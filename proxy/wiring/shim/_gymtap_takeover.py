@@ -27,7 +27,11 @@ class _Takeover:
         self._refused = False
 
     def bind(self, sock, address):
-        own = self._claim(sock, address)
+        try:
+            own = self._claim(sock, address)
+        except Exception as error:  # noqa: BLE001 - a configuration that is read wrongly must not stop a bind
+            _gymtap_control.say_once(f"the address {address} is not captured: {error!r}")
+            own = None
         if own is None:
             return self._bind(sock, address)
         if self._public == own[2:]:
