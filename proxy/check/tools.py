@@ -50,7 +50,9 @@ def check_tools(row: Mapping[str, Any]) -> list[Finding]:
                 expected="a list",
             )
         ]
-    found = [problem for index, tool in enumerate(tools or ()) for problem in _tool(tool, (*at, "tools", index))]
+    is_chat = "messages" in params and "input" not in params
+    look = _chat_tool if is_chat else _tool
+    found = [problem for index, tool in enumerate(tools or ()) for problem in look(tool, (*at, "tools", index))]
     return [*found, *_duplicates(tools or (), at), *_choice(params, tools or (), at), *_row_fields(row, tools or ())]
 
 
@@ -101,6 +103,17 @@ def _tool(tool: Any, at: Path) -> Iterator[Finding]:
         yield from _function(tool, at)
 
 
+def _chat_tool(tool: Any, at: Path) -> Iterator[Finding]:
+    """A tool of a Chat Completions request, where the nesting is right."""
+    function = tool.get("function") if isinstance(tool, dict) else None
+    if not isinstance(function, dict):
+        message = "a tool of a Chat Completions request has no function"
+        yield finding("tools.responses_style", Severity.ERROR, message, (*at, "function"), found=tool)
+        return
+    yield from _named(function, (*at, "function"))
+    yield from _parameters(function, (*at, "function"))
+
+
 def _other_type(kind: str, at: Path) -> Finding:
     if kind in HOSTED_TYPES:
         message = f"a hosted tool ({kind}) is not passed on by Gym's vllm_model"
@@ -123,8 +136,8 @@ def _chat_style(tool: Mapping[str, Any], at: Path) -> Iterator[Finding]:
     yield from _parameters(tool["function"], (*at, "function"))
 
 
-def _function(tool: Mapping[str, Any], at: Path) -> Iterator[Finding]:
-    name = tool.get("name")
+def _named(function: Mapping[str, Any], at: Path) -> Iterator[Finding]:
+    name = function.get("name")
     if not isinstance(name, str) or not name:
         yield finding("tools.name", Severity.ERROR, "a function tool has no name", (*at, "name"), found=name)
     elif not _NAME.fullmatch(name):
@@ -132,6 +145,10 @@ def _function(tool: Mapping[str, Any], at: Path) -> Iterator[Finding]:
         yield finding(
             "tools.name", Severity.WARNING, message, (*at, "name"), found=name, expected="1 to 64 of a-z A-Z 0-9 _ -"
         )
+
+
+def _function(tool: Mapping[str, Any], at: Path) -> Iterator[Finding]:
+    yield from _named(tool, at)
     if missing := [key for key in ("strict", "parameters") if key not in tool]:
         message = f"Gym 0.7's /run answers 422 to a function tool without {' and '.join(missing)}"
         fix = "Add " + " and ".join(f'"{key}": {"false" if key == "strict" else "null"}' for key in missing) + "."

@@ -3,6 +3,7 @@
 Exit status: 0 nothing wrong, 1 errors found, 2 it could not be looked at (a file, or an engine that is not there).
 """
 
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -86,6 +87,8 @@ def _rows(
     *,
     server: Annotated[str | None, typer.Option(metavar="URL", help="The resources server that will verify.")] = None,
     openapi: Annotated[str | None, typer.Option(metavar="FILE", help="Its OpenAPI document, saved.")] = None,
+    capture: Annotated[str | None, typer.Option(metavar="CAPTURE", help="A capture that met the server.")] = None,
+    of: Annotated[str | None, typer.Option(metavar="SERVER", help="Which server of --capture.")] = None,
     model: Annotated[str | None, typer.Option(metavar="MODULE:CLASS", help="Its pydantic request model.")] = None,
     server_dir: Annotated[str | None, typer.Option(metavar="FOLDER", help="Its folder, with app.py.")] = None,
     python: Annotated[
@@ -96,14 +99,19 @@ def _rows(
 ) -> None:
     """Check rows: JSON, shape, identities, tools, and the request model of the server they will meet."""
     from gymtap.proxy.check.row_check import Against  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.captured_requests import save_contract  # noqa: PLC0415
 
-    named = [option for option in (server, openapi, model, server_dir) if option is not None]
+    named = [option for option in (server, openapi, capture, model, server_dir) if option is not None]
     if len(named) > 1:
-        raise UsageError("rows are held against one model at a time", "--server, --openapi, --model or --server-dir")
+        raise UsageError(
+            "rows are held against one model at a time", "--server, --openapi, --capture, --model or --server-dir"
+        )
     if server_dir is not None and not Path(server_dir).is_dir():
         raise UsageError(f"{server_dir}: no such folder", "--server-dir takes a resources server's folder")
-    against = Against(openapi=openapi, server=server, model=model or server_dir, python=python)
-    reports = [_checked(file, against, jobs, quiet=as_json) for file in files]
+    with tempfile.TemporaryDirectory(prefix="gymtap-contract-") as folder:
+        document = openapi if capture is None else str(save_contract(capture, of, Path(folder)))
+        against = Against(openapi=document, server=server, model=model or server_dir, python=python)
+        reports = [_checked(file, against, jobs, quiet=as_json) for file in files]
     if as_json:
         screen.write_json([report.as_json() for report in reports])
     errors = sum(report.errors for report in reports)

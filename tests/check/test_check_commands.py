@@ -1,10 +1,12 @@
 import json
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from gymtap.proxy.check.engines import Engines
 from gymtap.proxy.cli.program import execute
+from gymtap.proxy.store import CaptureWriter
 
 TOOL = {"type": "function", "name": "f", "strict": True, "parameters": {"type": "object", "properties": {}}}
 BAD = {**TOOL, "parameters": {"type": "object", "properties": {"u": {"type": "int"}}}}
@@ -75,3 +77,25 @@ def test_rows_exit_0_1_and_2(tmp_path: Path, capsys: pytest.CaptureFixture[str])
 def test_the_engines_are_shown_with_their_versions(bare_python: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert execute(["engines", "show", "--engines-python", bare_python]) == 2
     assert "gymtap engines install" in capsys.readouterr().out
+
+
+def write_capture(folder: Path, *servers: str) -> str:
+    """A capture that knows these servers' contracts, each of which wants an expected_answer."""
+    schema = {"type": "object", "required": ["expected_answer"]}
+    body = {"content": {"application/json": {"schema": schema}}}
+    document = json.dumps({"paths": {"/verify": {"post": {"requestBody": body}}}})
+    with closing(CaptureWriter.create(folder)) as writer:
+        for server in servers:
+            writer.contract(server, document.encode())
+    return str(folder)
+
+
+def test_rows_are_held_against_a_server_that_a_capture_met(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = tmp_path / "rows.jsonl"
+    rows.write_text('{"responses_create_params": {"input": "x"}}\n')
+    one, two = write_capture(tmp_path / "one", "mcqa"), write_capture(tmp_path / "two", "mcqa", "math")
+    assert execute(["check", "rows", str(rows), "--capture", one]) == 1
+    assert "mcqa.openapi.json answers 422 to /verify: expected_answer is missing" in capsys.readouterr().out
+    assert execute(["check", "rows", str(rows), "--capture", two]) == 2
+    assert "--of takes one of mcqa, math" in capsys.readouterr().err
+    assert execute(["check", "rows", str(rows), "--capture", two, "--of", "math"]) == 1

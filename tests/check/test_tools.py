@@ -94,3 +94,12 @@ def test_a_schema_that_breaks_its_metaschema_is_a_warning_with_the_place() -> No
 def test_a_property_named_like_a_keyword_is_a_property() -> None:
     named = {"type": "object", "properties": {"format": {"enum": ["uri"]}, "propertyNames": {"type": "string"}}}
     assert found(row({**TOOL, "parameters": named})) == []
+
+
+def test_nesting_is_right_in_a_chat_request_and_wrong_in_a_row() -> None:
+    nested = {"type": "function", "function": {key: value for key, value in TOOL.items() if key != "type"}}
+    assert found({"messages": [], "tools": [nested]}) == []
+    assert found({"messages": [], "tools": [TOOL]}) == [("tools.responses_style", "error", "/tools/0/function")]
+    assert found({"messages": [], "tools": [{"type": "function", "function": {"name": ""}}]}) == [
+        ("tools.name", "error", "/tools/0/function/name")
+    ]
