@@ -258,6 +258,9 @@ _EXCEPTION = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit
 _MARGIN = re.compile(r"^\s*(?:\| ?|\+-[+\-\s\d]*$)")
 _TRACEBACK = re.compile(r"(?:Exception Group )?Traceback \(most recent call last\):\s*$")
 _TRACEBACK_BLOCK_LINES = 400
+_DIGITS = re.compile(r"\d+")
+_COMPARED_CHARS = 400
+_MOST_BLOCKS = 5_000
 _SUSPICIOUS = re.compile(
     r"error|exception|fail|fatal|refus|reset|kill|signal|out of|oom|memory|space|quota|limit|time|exit|dead|died|lost|"
     r"unable|cannot|can't|could not|couldn't|not found|no such|no module|missing|invalid|unexpected|unsupported|denied|"
@@ -270,7 +273,19 @@ _SUSPICIOUS = re.compile(
 
 
 def failing_log_blocks(log: tuple[str, ...]) -> Iterator[Failure]:
-    """Every block of a log that could name a cause: upstream failures, tracebacks, and single lines."""
+    """Every block of a log that could name a cause: upstream failures, tracebacks, and single lines.
+
+    What was said before, but for its numbers, is not said again: a log repeats itself, and the first time counts.
+    """
+    seen: set[str] = set()
+    for failure in _log_blocks(log):
+        known = _DIGITS.sub("", f"{failure.call} {failure.status} {failure.said[-_COMPARED_CHARS:]}")
+        if known not in seen and len(seen) < _MOST_BLOCKS:
+            seen.add(known)
+            yield failure
+
+
+def _log_blocks(log: tuple[str, ...]) -> Iterator[Failure]:
     number = 0
     while number < len(log):
         line = _bare(log[number])
