@@ -23,6 +23,7 @@ from gymtap.proxy.cli import (
     diff,
     env,
     playback,
+    preflight,
     replay,
     rows,
     run,
@@ -35,7 +36,10 @@ from gymtap.proxy.cli import (
 from gymtap.proxy.cli.screen import note
 from gymtap.proxy.core.errors import GymtapError
 
-_COMMANDS = (demo, run, up, env, captures, rows, why, causes, tree, show, tail, check, replay, playback, diff, bundle)
+_COMMANDS = (
+    *(demo, run, up, env, captures, rows, why, causes, tree, show, tail, check, replay, playback, diff, bundle),
+    preflight,
+)
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141
 _VERBOSE = "--verbose"
