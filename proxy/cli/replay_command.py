@@ -100,7 +100,11 @@ def _names(asked: Asked, capture: Capture, bundle: Path | None) -> list[str]:
         )
     if bundle is not None:
         said = contents(bundle)
-        return [_full(row_of(said))] if said else _of_capture(capture, None)
+        if said is None:
+            raise UsageError(
+                f"{bundle} is no bundle, so it does not say which row", f"name one: ROW --capture {bundle}"
+            )
+        return [_full(row_of(said))]
     if asked.what is not None:
         return [asked.what]
     return _of_file(asked.rows) if asked.rows is not None else _of_capture(capture, asked.cause)

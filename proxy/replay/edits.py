@@ -7,6 +7,7 @@ old row and asked about the new one.
 
 import difflib
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +17,10 @@ from gymtap.proxy.replay import patch
 from gymtap.proxy.replay.compare import parse
 from gymtap.proxy.replay.plan import Plan, Step
 from gymtap.schemas import Call
+
+
+_SURROGATE = re.compile("[\ud800-\udfff]")
+"""Half a character, which recorded JSON may hold and no file can: a person sees it escaped."""
 
 
 @dataclass(frozen=True)
@@ -64,7 +69,9 @@ def with_body(plan: Plan, text: str) -> Plan:
 
 def editable(step: Step) -> str:
     """The step's body as a person edits it. Raises UsageError when it is not JSON."""
-    return json.dumps(_document(step), indent=2, ensure_ascii=False) + "\n"
+    document = _document(step)
+    text = json.dumps(document, indent=2, ensure_ascii=False) + "\n"
+    return json.dumps(document, indent=2) + "\n" if _SURROGATE.search(text) else text
 
 
 def changes(before: bytes | None, after: bytes | None) -> list[str]:

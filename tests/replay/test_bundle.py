@@ -75,6 +75,11 @@ def test_a_bundle_is_not_put_among_a_captures_own_files(gymtap, gym):
     assert (said.code, "would lie in a capture" in said.err) == (2, True)
 
 
+def test_a_file_that_does_not_say_which_row_it_is_for_is_not_replayed(gymtap, gym):
+    said = gymtap("replay", str(next(gym.capture.glob("*.sqlite"))), "--yes")
+    assert (said.code, "is no bundle" in said.err) == (2, True)
+
+
 def test_what_is_no_bundle_has_no_contents(gym, tmp_path):
     (tmp_path / "text").write_text("no database")
     assert bundles.contents(tmp_path / "text") is None

@@ -48,6 +48,8 @@ def test_lone_surrogates_and_large_numbers_survive_an_edit(make, row):
     one = make("a1", row[0].exchange.call, body)
     made = edits.edit(plan([one], one), [edits.assignment("/x=1")])
     assert made.target.body == body[:-1] + b',"x":1}'
+    assert edits.editable(made.target).encode()
+    assert edits.with_body(made, edits.editable(made.target)).target.body == made.target.body
 
 
 def test_a_body_that_is_no_json_cannot_be_edited(make, row):
