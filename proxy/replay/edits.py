@@ -18,7 +18,6 @@ from gymtap.proxy.replay.compare import parse
 from gymtap.proxy.replay.plan import Plan, Step
 from gymtap.schemas import Call
 
-
 _SURROGATE = re.compile("[\ud800-\udfff]")
 """Half a character, which recorded JSON may hold and no file can: a person sees it escaped."""
 
