@@ -88,11 +88,17 @@ def _names(rows: "list[Row]", agent: str | None) -> "dict[RowKey, str]":
 def _document(capture: "Capture", rows: "list[Row]", names: "dict[RowKey, str]") -> dict[str, Any]:
     from gymtap.proxy.views.answers import row_message  # noqa: PLC0415 - quick `--help`
 
+    findings = capture.error_findings()
     return {
         "capture": str(capture.path),
         "gaps": [gap.model_dump(mode="json") for gap in capture.gaps()],
         "rows": [
-            {"label": names[row.key], "message": row_message(capture, row), **row.model_dump(mode="json")}
+            {
+                "label": names[row.key],
+                "message": row_message(capture, row),
+                "error_findings": findings.get(row.key, 0),
+                **row.model_dump(mode="json"),
+            }
             for row in rows
         ],
     }
@@ -105,7 +111,7 @@ def show_rows(out: "Console", capture: "Capture", rows: "list[Row]") -> None:
 
     told = [row.model_copy(update={"error": row_message(capture, row)}) for row in rows]
     if told:
-        out.print(rows_table(told, time.time_ns()))
+        out.print(rows_table(told, time.time_ns(), capture.error_findings()))
     screen.note(rows_summary(told))
 
 

@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
     from gymtap.proxy.store import Capture
     from gymtap.proxy.views.call_tree import CallTree, Node
-    from gymtap.schemas import Exchange, Row
+    from gymtap.schemas import Exchange, Finding, Row
 
 
 def register(app: typer.Typer) -> None:
@@ -53,6 +54,7 @@ class Seen:
     tree: "CallTree"
     marked: str | None
     messages: dict[str, str]
+    findings: "dict[str, list[Finding]]"
 
     @property
     def deepest_failure(self) -> str | None:
@@ -69,7 +71,19 @@ def see(capture: "Capture", name: str, *, fold: bool = True) -> Seen:
     row, exchanges, marked = _find(capture, name)
     tree = call_tree(exchanges, row.root if row else None, fold=fold, rowless=row is None)
     messages = {node.exchange.id: message_of(capture, node.exchange) for node in tree.walk() if node.blamed}
-    return Seen(row, exchanges, tree, marked, messages)
+    return Seen(row, exchanges, tree, marked, messages, _findings(capture, row, exchanges))
+
+
+def _findings(capture: "Capture", row: "Row | None", exchanges: "list[Exchange]") -> "dict[str, list[Finding]]":
+    """What checks said, by exchange."""
+    found: dict[str, list[Finding]] = {}
+    if row is not None:
+        said = capture.findings(row=row.key)
+    else:
+        said = chain.from_iterable(capture.findings(exchange=one.id) for one in exchanges)
+    for finding in said:
+        found.setdefault(finding.exchange or "", []).append(finding)
+    return found
 
 
 def _find(capture: "Capture", name: str) -> "tuple[Row | None, list[Exchange], str | None]":
@@ -109,6 +123,7 @@ def _document(capture: "Capture", seen: Seen) -> dict[str, Any]:
         "marked": seen.marked,
         "deepest_failure": seen.deepest_failure,
         "messages": seen.messages,
+        "findings": [one.model_dump(mode="json") for found in seen.findings.values() for one in found],
         "tree": [_branch(node) for node in seen.tree.roots],
         "orphans": [_branch(node) for node in seen.tree.orphans],
         "exchanges": [exchange.model_dump(mode="json") for exchange in seen.exchanges],
@@ -126,4 +141,4 @@ def show_tree(out: "Console", seen: Seen) -> None:
     now_ns = time.time_ns()
     if seen.row is not None:
         out.print(row_heading(seen.row, now_ns, len(seen.exchanges)))
-    out.print(TreeView(seen.tree, seen.messages, now_ns, seen.marked).drawn())
+    out.print(TreeView(seen.tree, seen.messages, now_ns, seen.marked, seen.findings).drawn())

@@ -378,6 +378,18 @@ class Capture:
             for (text,) in source.each(f"{statement} ORDER BY id", tuple(values)):
                 yield Finding.model_validate_json(text)
 
+    def error_findings(self) -> dict[RowKey, int]:
+        """How many findings of severity `error` each row's exchanges have; rows without are left out."""
+        counts: dict[RowKey, int] = {}
+        for source in self._sources():
+            for row, count in source.all(
+                "SELECT e.row, count(*) FROM findings f JOIN exchanges e ON e.id = f.exchange"
+                " WHERE f.finding ->> '$.severity' = 'error' AND e.row IS NOT NULL GROUP BY e.row"
+            ):
+                key = source.key(row)
+                counts[key] = counts.get(key, 0) + count
+        return counts
+
     def changes(self, cursor: Cursor | None, *, from_start: bool = False) -> tuple[list[Exchange], Cursor]:
         """Exchanges made or changed since `cursor`, and the cursor to ask with next.
 

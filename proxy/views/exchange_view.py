@@ -11,12 +11,10 @@ from rich.rule import Rule
 from rich.text import Text
 
 from gymtap.proxy.views.body_view import Drawing, draw_body
-from gymtap.proxy.views.marks import FAILED_STYLE, ID_STYLE, OPEN_STYLE, exchange_mark, status_style
+from gymtap.proxy.views.marks import FAILED_STYLE, ID_STYLE, OPEN_STYLE, SEVERITY, exchange_mark, status_style
 from gymtap.proxy.views.plain import one_line, printable
 from gymtap.proxy.views.words import age_ms, counted, doubt, duration, exchange_status, size
-from gymtap.schemas import Body, Exchange, Finding, Headers, LeafKind, Severity, State, Unwrapped
-
-_SEVERITY = {Severity.ERROR: ("✗", FAILED_STYLE), Severity.WARNING: ("!", OPEN_STYLE), Severity.NOTE: ("·", "dim")}
+from gymtap.schemas import Body, Exchange, Finding, Headers, LeafKind, State, Unwrapped
 
 
 @dataclass(frozen=True)
@@ -137,10 +135,14 @@ def findings_view(findings: Iterable[Finding]) -> Iterator[Text | Rule]:
     if told:
         yield Rule(Text(counted(len(told), "finding"), "bold"), align="left", style="dim")
     for finding in told:
-        mark, style = _SEVERITY[finding.severity]
+        mark, style = SEVERITY[finding.severity]
         where = f" at {finding.pointer or '/'}" if finding.pointer is not None else ""
         yield Text.assemble(
             (f"{mark} ", style), (finding.rule, "bold"), printable(where), "  ", printable(finding.message)
         )
+        if finding.expected is not None:
+            yield Text(f"  expected {printable(finding.expected)}", "dim")
+        if finding.found is not None:
+            yield Text(f"  found {printable(finding.found)}", "dim")
         if finding.fix:
             yield Text(f"  → {printable(finding.fix)}", "dim")

@@ -1,13 +1,21 @@
 """Marks and their colours. A mark stands wherever a colour does: nobody has to tell red from green."""
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 from rich.text import Text
 
-from gymtap.schemas import Exchange, Row, RowState, State
+from gymtap.schemas import Exchange, Row, RowState, Severity, State
 
 OK_STYLE = "green"
 FAILED_STYLE = "bold red"
 OPEN_STYLE = "yellow"
 ID_STYLE = "cyan"
+
+SEVERITY: Mapping[Severity, tuple[str, str]] = MappingProxyType(
+    {Severity.ERROR: ("✗", FAILED_STYLE), Severity.WARNING: ("!", OPEN_STYLE), Severity.NOTE: ("·", "dim")}
+)
+"""A finding's mark and style, by its severity."""
 
 
 def exchange_mark(exchange: Exchange) -> Text:

@@ -3,9 +3,10 @@
 The last column takes what is left of the width; elsewhere nothing is cut.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import PurePath
+from types import MappingProxyType
 
 from rich.text import Text
 
@@ -13,19 +14,25 @@ from gymtap.proxy.views.columns import Column, Columns
 from gymtap.proxy.views.marks import FAILED_STYLE, OK_STYLE, OPEN_STYLE, row_mark
 from gymtap.proxy.views.plain import one_line, printable
 from gymtap.proxy.views.words import age_ms, counted, duration, size
-from gymtap.schemas import CaptureInfo, Row, RowState
+from gymtap.schemas import CaptureInfo, Row, RowKey, RowState
 
 
-def rows_table(rows: Sequence[Row], now_ns: int) -> Columns:
-    """Every row on one line; the agent's column is there only when agents differ."""
+def rows_table(rows: Sequence[Row], now_ns: int, findings: Mapping[RowKey, int] = MappingProxyType({})) -> Columns:
+    """Every row on one line; the agent's column is there only when agents differ.
+
+    `findings` is how many error findings a row's exchanges have; without any there is no such column.
+    """
     agents = len({row.key.agent for row in rows}) > 1
     figures = [Column(heading, right=True) for heading in ("time", "status", "reward", "calls", "failed")]
     columns = [Column("row"), Column("state"), *figures]
+    checked = any(row.key in findings for row in rows)
+    columns += [Column("findings", right=True)] if checked else []
     columns += [Column("agent")] if agents else []
-    return Columns([*columns, Column("error", least=8)], [_row_cells(row, now_ns, agents) for row in rows])
+    lines = [_row_cells(row, now_ns, agents, findings.get(row.key, 0) if checked else None) for row in rows]
+    return Columns([*columns, Column("error", least=8)], lines)
 
 
-def _row_cells(row: Row, now_ns: int, agents: bool) -> list[Text]:
+def _row_cells(row: Row, now_ns: int, agents: bool, findings: int | None) -> list[Text]:
     running = row.state is RowState.RUNNING
     took = age_ms(row.started_ns, now_ns) if running else row.duration_ms
     cells = [
@@ -37,6 +44,7 @@ def _row_cells(row: Row, now_ns: int, agents: bool) -> list[Text]:
         Text(f"{row.exchanges:,}"),
         Text(f"{row.failed_exchanges:,}" if row.failed_exchanges else "", OPEN_STYLE),
     ]
+    cells += [] if findings is None else [Text(f"{findings:,}" if findings else "", FAILED_STYLE)]
     agent = [Text(printable(row.key.agent or ""))] if agents else []
     return [*cells, *agent, Text(one_line(row.error or ""), "red")]
 

@@ -3,18 +3,19 @@
 What a failing call answered goes under it, over the whole width, with the guides kept on its left.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, groupby
+from types import MappingProxyType
 
 from rich.text import Text
 
 from gymtap.proxy.views.call_tree import CallTree, Node
 from gymtap.proxy.views.columns import Across, Column, Columns, Line
-from gymtap.proxy.views.marks import FAILED_STYLE, ID_STYLE, OPEN_STYLE, exchange_mark, row_mark, status_style
+from gymtap.proxy.views.marks import FAILED_STYLE, ID_STYLE, OPEN_STYLE, SEVERITY, exchange_mark, row_mark, status_style
 from gymtap.proxy.views.plain import one_line, printable
 from gymtap.proxy.views.words import age_ms, call_name, counted, doubt, duration, exchange_status, size
-from gymtap.schemas import ROWLESS_CALLS, Exchange, Row, RowState, State
+from gymtap.schemas import ROWLESS_CALLS, Exchange, Finding, Row, RowState, Severity, State
 
 _COLUMNS = (
     Column("call", least=16),
@@ -24,6 +25,7 @@ _COLUMNS = (
     Column("received", right=True),
     Column("id"),
 )
+_FINDINGS_TOLD = 3
 _TIMES = "\N{MULTIPLICATION SIGN}"
 
 
@@ -35,6 +37,7 @@ class TreeView:
     messages: Mapping[str, str]
     now_ns: int
     marked: str | None = None
+    findings: Mapping[str, Sequence[Finding]] = MappingProxyType({})
 
     def drawn(self) -> Columns:
         """The tree, then what belongs to the row without a known caller."""
@@ -78,8 +81,19 @@ class TreeView:
     def _beneath(self, node: Node) -> Iterator[Text]:
         if node.blamed and (message := self.messages.get(node.exchange.id)):
             yield Text(one_line(message), "red")
+        yield from _findings([one for exchange in node.attempts for one in self.findings.get(exchange.id, ())])
         if node.exchange.call not in ROWLESS_CALLS and (note := doubt(node.exchange.attribution)):
             yield Text(f"? {note}", OPEN_STYLE)
+
+
+def _findings(found: Sequence[Finding]) -> Iterator[Text]:
+    """The gravest findings; notes are for `gymtap show`."""
+    told = [one for severity in (Severity.ERROR, Severity.WARNING) for one in found if one.severity is severity]
+    for one in told[:_FINDINGS_TOLD]:
+        mark, style = SEVERITY[one.severity]
+        yield Text.assemble((f"{mark} ", style), (one.rule, "bold"), f"  {one_line(one.message)}")
+    if len(told) > _FINDINGS_TOLD:
+        yield Text(f"  … and {counted(len(told) - _FINDINGS_TOLD, 'finding')} more: gymtap show", "dim")
 
 
 def _retries(node: Node) -> str:
