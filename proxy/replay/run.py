@@ -18,7 +18,7 @@ from gymtap.proxy.replay.inner import Inside
 from gymtap.proxy.replay.keep import Keeper, check_new
 from gymtap.proxy.replay.prepare import Draft
 from gymtap.proxy.replay.recorded import Recorded
-from gymtap.proxy.replay.safety import Announced, announce, reverify_mode
+from gymtap.proxy.replay.safety import Announced, announce, reverify_mode, spoils
 from gymtap.proxy.replay.send import Route, open_client
 from gymtap.proxy.replay.session import Job, Result, Session, Standing
 from gymtap.proxy.replay.stub import Stub
@@ -56,7 +56,7 @@ class Announcement:
     """What is about to happen. `stubbed_at` are the playback's addresses; `problems` what contracts say of edits.
 
     `brought` are addresses that nobody but a capture from elsewhere has named; `head` is the running Gym's that
-    named the others.
+    named the others. `spoiling` are recorded answers that leave a model server useless.
     """
 
     drafts: Sequence[Draft]
@@ -65,13 +65,14 @@ class Announcement:
     problems: Sequence[str] = ()
     brought: Sequence[str] = ()
     head: str | None = None
+    spoiling: Sequence[str] = ()
 
     @property
     def risks(self) -> list[str]:
         """What has to be agreed to, each once."""
         told = [f"{one.step.call} at {one.url}: {one.risk}" for one in self._all() if one.risk]
         told += [f"{url} is an address that the bundle brought" for url in self.brought]
-        return list(dict.fromkeys(told))
+        return list(dict.fromkeys([*told, *self.spoiling]))
 
     def _all(self) -> list[Announced]:
         return [one for steps in self.steps for one in steps]
@@ -150,9 +151,17 @@ async def _route(
         drafts.append(settled)
         steps.append(announce(settled.plan, routes, modes, order.stub))
         problems += await _problems(client, settled, routes, contracts) if settled.edited else []
+    spoiling = [one for draft in drafts for one in _spoiling(order, draft)]
     brought = sorted(finder.brought) if order.foreign else []
     head = wanted.found.head if wanted.found is not None and finder.named else None
-    return jobs, Announcement(drafts, steps, stubbed_at, problems, brought, head)
+    return jobs, Announcement(drafts, steps, stubbed_at, problems, brought, head, spoiling)
+
+
+def _spoiling(order: Order, draft: Draft) -> list[str]:
+    """What the playback would answer that a live model server never recovers from."""
+    if order.stub is None or draft.plan.target.kind is ServerKind.PROVIDER:
+        return []
+    return spoils(order.stub.entries(draft.row()))
 
 
 def _stubbed(order: Order, server: Server) -> bool:

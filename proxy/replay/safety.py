@@ -5,12 +5,14 @@ repeated (`GET /reverify_mode`, nemo-gym 0.6 and later: stateless, unsupported o
 """
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
+from gymtap.proxy.replay.compare import parse
 from gymtap.proxy.replay.plan import Plan, Step
+from gymtap.proxy.replay.recorded import Recorded
 from gymtap.proxy.replay.send import Route
 from gymtap.proxy.replay.stub import Stub
 from gymtap.proxy.replay.targets import on_loopback
@@ -24,6 +26,8 @@ _ACTS = {
     Call.TOOL: "a tool may change things",
     Call.OTHER: "nobody knows what it does",
 }
+_WRONG_KEY = frozenset({"invalid_api_key", "invalid_api_token", "authentication_error"})
+_SPENT_KEY = frozenset({"budget_exceeded", "insufficient_quota"})
 
 
 @dataclass(frozen=True)
@@ -48,6 +52,28 @@ async def reverify_mode(client: ClientSession, base: str) -> str:
 def announce(plan: Plan, routes: Mapping[str, Route], modes: Mapping[str, str], stub: Stub | None) -> list[Announced]:
     """Every step with where it goes and what it may do. `modes` is the reverify mode by server name."""
     return [_announced(step, routes[step.server], modes, stub) for step in plan.steps]
+
+
+def spoils(entries: Iterable[Recorded]) -> list[str]:
+    """Recorded provider answers after which Gym's model server calls its provider no more.
+
+    nemo-gym 0.7.0 (openai_utils.py) keeps an error of a spent or wrong key and answers all later calls with it.
+    """
+    found = [entry.exchange for entry in entries if _is_permanent(entry)]
+    return [
+        f"{one.id} answered {one.response.status}: with it, Gym 0.7's model server refuses every later call "
+        "until it is restarted"
+        for one in found
+        if one.response is not None
+    ]
+
+
+def _is_permanent(entry: Recorded) -> bool:
+    status = entry.exchange.response.status if entry.exchange.response else 0
+    body = parse(entry.response_body)
+    error = body.get("error") if isinstance(body, dict) else None
+    said = {str(error.get(key)) for key in ("code", "type")} if isinstance(error, dict) else {str(error)}
+    return (status in {401, 403} and bool(said & _WRONG_KEY)) or (status == 429 and bool(said & _SPENT_KEY))
 
 
 def _announced(step: Step, route: Route, modes: Mapping[str, str], stub: Stub | None) -> Announced:

@@ -68,6 +68,15 @@ def test_a_miss_can_be_passed_on_to_a_real_provider(stubbed, gym):
     assert len(found["misses"]) == 2
 
 
+def test_an_answer_that_a_model_server_never_recovers_from_is_said_before_it_is_played(gym, gymtap):
+    gym.with_provider(there=False)
+    common = ("--stub", "provider", "--stub-listen", gym.stub, "--capture", str(gym.capture))
+    assert (
+        "answered 401: with it, Gym 0.7's model server refuses every later call" in gymtap("replay", "5.0", *common).err
+    )
+    assert "refuses every later call" not in gymtap("replay", "9.0", *common).err
+
+
 def test_a_place_that_is_taken_is_refused_before_anything_is_sent(gym, gymtap):
     said = gymtap("replay", "0.0", "--stub", "provider", "--yes", "--capture", str(gym.capture))
     assert said.code == 1
