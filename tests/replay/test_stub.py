@@ -68,6 +68,18 @@ def test_a_miss_can_be_passed_on_to_a_real_provider(stubbed, gym):
     assert len(found["misses"]) == 2
 
 
+@pytest.mark.parametrize(
+    ("kinds", "stood_in_for"), [("policy_model", ["policy_model"]), ("model,provider", ["policy_model", "provider"])]
+)
+def test_any_boundary_can_be_stubbed_by_kind_or_by_name(gym, gymtap, kinds, stood_in_for):
+    gym.miniature.egress.addresses.update(dict.fromkeys(stood_in_for, f"http://{gym.stub}"))
+    more = ("--stub-listen", gym.stub, "--yes", "--json", "--capture", str(gym.capture))
+    [found] = gymtap("replay", "0.0", "--stub", kinds, *more).json()["results"]
+    gym.miniature.egress.addresses.update(gym.miniature.private)
+    assert (found["verdict"], found["attempts"][0]["reward"], found["misses"]) == ("REPRODUCED", 1.0, [])
+    assert found["unasked"] == (0 if kinds == "policy_model" else 2)  # a model server that is played asks no provider
+
+
 def test_an_answer_that_a_model_server_never_recovers_from_is_said_before_it_is_played(gym, gymtap):
     gym.with_provider(there=False)
     common = ("--stub", "provider", "--stub-listen", gym.stub, "--capture", str(gym.capture))
