@@ -90,7 +90,7 @@ class _Asker:
             try:
                 self.answers.put((server, self._fetch(server)))
             except (OSError, http.client.HTTPException, ValueError) as error:
-                self.answers.put((server, f"{type(error).__name__}: {error}"))
+                self.answers.put((server, str(error) or type(error).__name__))
 
 
 class _Around(NamedTuple):

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from gymtap.proxy.core.calls import route as split
-from gymtap.proxy.core.contracts.finding import Path, finding
+from gymtap.proxy.core.contracts.finding import Path, clip, finding
 from gymtap.proxy.core.contracts.openapi import Contract, Model, Route
 from gymtap.proxy.core.flow import Flow
 from gymtap.schemas import Call, Finding, Severity
@@ -142,22 +142,21 @@ def check_call(flow: Flow, contract: Contract | None, declared: frozenset[str] |
         return []
     path = split(flow.target).path
     name = path.lstrip("/")
-    if flow.status == 404 and _unrouted(flow, contract, path):
+    if flow.status in (404, 405) and _unrouted(flow, contract, path):
         return [_unknown(flow, name, contract, declared)]
     if declared and name not in declared:
         message = (
             f"the model called {name}, which the row's tools do not have; {flow.server.name} answered {flow.status}"
         )
-        return [
-            finding(UNDECLARED, Severity.WARNING, message, (), found=name, expected=closest(name, sorted(declared)))
-        ]
+        near = closest(name, sorted(declared))
+        return [Finding(rule=UNDECLARED, severity=Severity.WARNING, message=message, expected=near, found=clip(name))]
     return []
 
 
 def _unrouted(flow: Flow, contract: Contract | None, path: str) -> bool:
     if contract is not None:
         return contract.route(path) is None
-    return bool(flow.response_json == {"detail": "Not Found"})
+    return flow.response_json in ({"detail": "Not Found"}, {"detail": "Method Not Allowed"})
 
 
 def _unknown(flow: Flow, name: str, contract: Contract | None, declared: frozenset[str] | None) -> Finding:
@@ -169,6 +168,13 @@ def _unknown(flow: Flow, name: str, contract: Contract | None, declared: frozens
     else:
         who = ", and the row does not declare it either: the model made it up"
         fix = "Nothing is wrong with the row; constrain the model's tool calls if this is frequent."
-    message = f"{flow.server.name} has no tool {name}{who}; the 404 goes to the model as the tool's output"
-    near = closest(name, names(contract)) if contract is not None else None
-    return finding(UNKNOWN_TOOL, Severity.ERROR, message, (), found=name, expected=near, fix=fix)
+    message = f"{flow.server.name} has no tool {name}{who}; the {flow.status} goes to the model as the tool's output"
+    made_up = declared is not None and name not in declared
+    return Finding(
+        rule=UNKNOWN_TOOL,
+        severity=Severity.WARNING if made_up else Severity.ERROR,
+        message=message,
+        expected=closest(name, names(contract)) if contract is not None else None,
+        found=clip(name),
+        fix=fix,
+    )
