@@ -22,6 +22,7 @@ from gymtap.proxy.cli import (
     demo,
     diff,
     env,
+    import_,
     playback,
     preflight,
     replay,
@@ -30,6 +31,7 @@ from gymtap.proxy.cli import (
     show,
     tail,
     tree,
+    tui,
     up,
     why,
 )
@@ -37,8 +39,9 @@ from gymtap.proxy.cli.screen import note
 from gymtap.proxy.core.errors import GymtapError
 
 _COMMANDS = (
-    *(demo, run, up, env, captures, rows, why, causes, tree, show, tail, check, replay, playback, diff, bundle),
+    *(demo, run, up, env, captures, tui, rows, why, causes, tree, show, tail, check, replay, playback, diff, bundle),
     preflight,
+    import_,
 )
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141

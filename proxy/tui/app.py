@@ -4,30 +4,67 @@ A view is pushed over the one it came from, so that Esc always leads back. Whate
 in a thread; a problem is told in the UI and never ends it.
 """
 
+import dataclasses
 import gc
+import os
 import time
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from textual import events, work
-from textual.app import App
-from textual.binding import Binding, BindingType
+from textual.app import App, SuspendNotSupported, SystemCommand
+from textual.binding import ActiveBinding, Binding, BindingType
+from textual.screen import Screen
+from textual.worker import get_current_worker
 
 from gymtap.proxy.core.errors import GymtapError
-from gymtap.proxy.store import RowLine
+from gymtap.proxy.store import Capture, RowLine
+from gymtap.proxy.tui import comparison, outside
+from gymtap.proxy.tui.byte_lines import Bytes
+from gymtap.proxy.tui.choice import Choice
+from gymtap.proxy.tui.content import Content
 from gymtap.proxy.tui.exchange_page import ExchangePage
+from gymtap.proxy.tui.export import write_rows
 from gymtap.proxy.tui.feed import Feed
 from gymtap.proxy.tui.help import Help
+from gymtap.proxy.tui.in_flight import InFlight
 from gymtap.proxy.tui.notes import Notes
 from gymtap.proxy.tui.overview import Overview
 from gymtap.proxy.tui.page import Page
+from gymtap.proxy.tui.prompt import Prompt
 from gymtap.proxy.tui.reader import Reader
-from gymtap.proxy.tui.row_list import RowList
+from gymtap.proxy.tui.replay_page import ReplayPage
+from gymtap.proxy.tui.replaying import Asked, check_target, editable
+from gymtap.proxy.tui.row_list import RowList, full_label
 from gymtap.proxy.tui.row_page import RowPage, read_diagnosis, read_row
 from gymtap.proxy.tui.rows_page import RowsPage
-from gymtap.schemas import Diagnosis, Exchange
+from gymtap.proxy.tui.snippets import as_curl, as_json, as_python
+from gymtap.proxy.tui.text_page import TextPage
+from gymtap.proxy.tui.validation import validation
+from gymtap.proxy.views.answers import body_of
+from gymtap.proxy.views.words import counted
+from gymtap.schemas import Diagnosis, Exchange, RowKey
 
 _BEAT_S = 0.1
+_STUBS = {"p": "provider", "u": "provider,judge"}
+_WAYS = (
+    ("p", "the provider's recorded answers, no provider needed"),
+    ("u", "the provider's and the judge's recorded answers"),
+    ("a", "as it was, to where it went"),
+    ("t", "to another target ..."),
+)
+
+
+def copied(capture: Capture, name: str, form: str) -> str:
+    """An exchange as curl (`c`), Python (`p`) or JSON. Raises CaptureError."""
+    exchange = capture.exchange(name)
+    request = body_of(capture, exchange.request.body) or b""
+    if form == "o":
+        return as_json(exchange, request, body_of(capture, exchange.response.body) if exchange.response else None)
+    base = next((server.upstream for server in capture.servers() if server.name == exchange.server), "http://127.0.0.1")
+    return (as_curl if form == "c" else as_python)(exchange, base, request)
 
 
 class GymtapTui(App[None]):
@@ -106,7 +143,7 @@ class GymtapTui(App[None]):
 
     # Going
 
-    def action_back(self) -> None:
+    async def action_back(self) -> None:
         """To the view before; from the first one, nowhere."""
         if len(self.screen_stack) > 2:
             self.pop_screen()
@@ -165,6 +202,128 @@ class GymtapTui(App[None]):
     def action_help(self) -> None:
         """All keys of this view, and the filter language."""
         self.push_screen(Help(self.screen))
+
+    # What several views offer
+
+    def action_in_flight(self) -> None:
+        """What is open now."""
+        self.push_screen(InFlight())
+
+    @work(exclusive=True, group="ask")
+    async def copy_exchange(self, name: str) -> None:
+        """Ask in which form, and put it on the terminal's clipboard (OSC 52)."""
+        forms = [("c", "curl"), ("p", "Python"), ("o", "JSON, the whole exchange"), ("i", f"its id, {name}")]
+        form = await self.push_screen_wait(Choice(f"copy {name} as", forms))
+        if form is None:
+            return
+        try:
+            text = name if form == "i" else await self.reader.ask(copied, name, form)
+        except GymtapError as error:
+            self._tell_problem(str(error))
+            return
+        self.copy_to_clipboard(text)
+        self.notify(f"copied {len(text):,} characters, as far as the terminal allows it", timeout=3, markup=False)
+
+    @work(exclusive=True, group="ask")
+    async def export_rows(self, positions: Sequence[int]) -> None:
+        """Ask where to, and write the rows as JSON Lines."""
+        label = f"write {counted(len(positions), 'row')} as JSON Lines to"
+        name = await self.push_screen_wait(Prompt(label, f"{self.feed.path.name}-rows.jsonl"))
+        if name:
+            self._export(positions, name)
+
+    @work(thread=True, exclusive=True, exit_on_error=False, group="export")
+    def _export(self, positions: Sequence[int], name: str) -> None:
+        file = Path(name).expanduser()
+        worker = get_current_worker()
+        try:
+            count = write_rows(self.rows, positions, file, lambda _: not worker.is_cancelled)
+        except GymtapError as error:
+            self.call_from_thread(self._tell_problem, f"{error}: {error.hint}")
+            return
+        self.call_from_thread(self.notify, f"{counted(count, 'row')} in {file}", timeout=5, markup=False)
+
+    def open_outside(self, content: Content, *, pager: bool) -> None:
+        """Show a body in the person's pager or editor; the UI comes back when that ends."""
+        program = outside.pager(os.environ) if pager else outside.editor(os.environ)
+        self._outside(program, content.data)
+
+    def _outside(self, program: str, data: Bytes) -> bytes | None:
+        try:
+            with self.suspend():
+                return outside.look(program, data, outside.suffix(data))
+        except (GymtapError, SuspendNotSupported) as error:
+            self._tell_problem(str(error) or "not possible in this terminal")
+            return None
+
+    def compare_with_marked(self, line: RowLine) -> None:
+        """Compare a row with the one other row that is marked."""
+        notes = self.rows.notes
+        marked = [one for one in self.rows.lines if notes.of(full_label(one)).marked] if len(notes) else []
+        others = [one for one in marked if one.identity != line.identity]
+        if len(others) != 1:
+            self.notify("mark exactly one other row with m, then press = on this one", timeout=4)
+            return
+        before, after = full_label(others[0]), full_label(line)
+        self.push_screen(TextPage(f"{before} | {after}", lambda: self.reader.ask(comparison.of_rows, before, after)))
+
+    def compare_exchanges(self, before: str, after: str) -> None:
+        """Compare two exchanges."""
+        heading = f"{before} | {after}"
+        self.push_screen(TextPage(heading, lambda: self.reader.ask(comparison.of_exchanges, before, after)))
+
+    def validate_exchange(self, name: str) -> None:
+        """Say what checks find in an exchange."""
+        self.push_screen(TextPage(f"what checks say of {name}", lambda: self.reader.ask(validation, name)))
+
+    @work(exclusive=True, group="ask")
+    async def replay(self, what: RowKey | str, start: str | None = None, *, edit: bool = False) -> None:
+        """Ask how, and send a row or an exchange again."""
+        asked = Asked(what, start)
+        if edit:
+            edited = await self._edited(asked)
+            if edited is None:
+                return
+            asked = edited
+        way = await self.push_screen_wait(Choice(f"replay {asked.name}", _WAYS))
+        if way is None:
+            return
+        if way == "t":
+            label = "to: NAME=URL (a server), gym URL (a running Gym's head), or URL (the provider)"
+            to = await self.push_screen_wait(Prompt(label, "", check_target))
+            if to is None:
+                return
+            asked = dataclasses.replace(asked, to=to)
+        elif way != "a":
+            asked = dataclasses.replace(asked, stub=_STUBS[way])
+        self.push_screen(ReplayPage(asked))
+
+    async def _edited(self, asked: Asked) -> Asked | None:
+        """With the body as a person makes it in the editor; None when nothing was changed."""
+        try:
+            before = await self.reader.ask(editable, asked)
+        except GymtapError as error:
+            self._tell_problem(str(error))
+            return None
+        after = self._outside(outside.editor(os.environ), before.encode("utf-8", "surrogateescape"))
+        if after is None or after.decode("utf-8", "replace") == before:
+            self.notify("nothing was changed, so nothing is sent", timeout=4)
+            return None
+        return dataclasses.replace(asked, written=after.decode("utf-8", "replace"))
+
+    def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
+        """The palette: everything that has a key here, and the quickest filters."""
+        for active in screen.active_bindings.values():
+            binding = active.binding
+            if binding.description and active.enabled and binding.action != "command_palette":
+                yield SystemCommand(
+                    binding.description, f"key {binding.key_display or binding.key}", self._doing(active)
+                )
+        for wanted in ("is:failed", "is:running", "is:marked", "reward<=0"):
+            yield SystemCommand(f"rows: {wanted}", "show these rows", partial(self.show_rows, wanted))
+
+    def _doing(self, active: ActiveBinding) -> Callable[[], Awaitable[bool]]:
+        return partial(self.run_action, active.binding.action, active.node)
 
     def save_notes(self) -> None:
         """Write the sidecar, beside the screen."""

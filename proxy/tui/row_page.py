@@ -189,12 +189,12 @@ class RowPage(Page):
         exchange = self._exchange
         root = self._seen.row.root if self._seen else None
         start = None if exchange is None or exchange.id == root else exchange.id
-        self.tui.replay(full_label(self._line), start=start)
+        self.tui.replay(self._line.key, start=start)
 
     def action_edit(self) -> None:
         """Change the call that the cursor is on, and send it."""
         if (exchange := self._exchange) is not None:
-            self.tui.replay(full_label(self._line), start=exchange.id, edit=True)
+            self.tui.replay(self._line.key, start=exchange.id, edit=True)
 
     def action_validate(self) -> None:
         """Check the call that the cursor is on."""

@@ -276,8 +276,7 @@ class RowsPage(Page):
 
     def action_export(self) -> None:
         """Write the rows that are shown as JSONL."""
-        rows = self.tui.rows
-        self.tui.export_rows([rows.lines[at] for at in rows.view.positions])
+        self.tui.export_rows(list(self.tui.rows.view.positions))
 
     def action_copy(self) -> None:
         """Copy the row's /run."""
@@ -287,7 +286,7 @@ class RowsPage(Page):
     def action_replay(self) -> None:
         """Send the row again."""
         if (row := self.current) is not None:
-            self.tui.replay(full_label(row.line))
+            self.tui.replay(row.line.key)
 
     def action_diff(self) -> None:
         """Compare the row with the one that is marked."""

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 from textual_serve.server import Server
 
 from gymtap.proxy.core.errors import ListenError
@@ -36,7 +36,7 @@ class GuardedServer(Server):
         return app
 
 
-def guard(token: str, origin: str) -> Callable[[web.Request, Handler], object]:
+def guard(token: str, origin: str) -> Middleware:
     """Let through who brings the token; 403 for everybody else."""
 
     @web.middleware
@@ -67,7 +67,8 @@ def free_port(wanted: int) -> int:
         try:
             probe.bind((HOST, wanted))
         except OSError as error:
-            raise ListenError(f"port {wanted} is taken: {error.strerror}", "choose another, or leave --port out") from error
+            hint = "choose another, or leave --port out"
+            raise ListenError(f"port {wanted} cannot be had: {error.strerror}", hint) from error
         return int(probe.getsockname()[1])
 
 
@@ -75,6 +76,6 @@ def serve(capture: Path, port: int, tell: Callable[[str], None]) -> None:
     """Serve until Ctrl-C; `tell` gets the URL. Raises ListenError."""
     token = secrets.token_urlsafe(24)
     found = free_port(port)
-    command = shlex.join([sys.executable, "-m", "gymtap", "tui", "--served", str(capture)])
+    command = shlex.join([sys.executable, "-m", "gymtap.proxy.tui", str(capture.absolute())])
     tell(f"http://{HOST}:{found}/?token={token}   (this machine only; Ctrl-C ends it)")
     GuardedServer(command, found, token).serve()

@@ -1,0 +1,42 @@
+"""`gymtap tui`: a capture in the terminal UI, or in a browser."""
+
+from typing import Annotated
+
+import typer
+
+from gymtap.proxy.cli.options import CaptureArgument
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("tui")(_tui)
+
+
+def _tui(
+    capture: CaptureArgument = None,
+    *,
+    web: Annotated[bool, typer.Option("--web", help="Serve it to a browser on this machine.")] = False,
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where --web listens; 0 finds a free port.")] = 0,
+) -> None:
+    """Look into a capture, live or finished, in the terminal."""
+    import sys  # noqa: PLC0415 - quick `--help`
+
+    from gymtap.proxy.cli import screen  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.store import Capture, resolve  # noqa: PLC0415 - quick `--help`
+
+    path = resolve(capture)
+    Capture(path).close()
+    if web:
+        from gymtap.proxy.tui.web import serve  # noqa: PLC0415 - only with --web
+
+        serve(path, port, screen.note)
+        return
+    if not sys.stdout.isatty():
+        raise UsageError("the terminal UI needs a terminal", "`gymtap rows` and `gymtap causes` write to a pipe")
+    from gymtap.proxy.tui.app import GymtapTui  # noqa: PLC0415 - only where it is drawn
+
+    ended = GymtapTui(path)
+    ended.run()
+    if ended.return_code:
+        raise typer.Exit(ended.return_code)
