@@ -81,9 +81,11 @@ def _strict(engines: Engines, tools: Tools, backend: Backend) -> Verdict:
     if backend is Backend.OUTLINES:
         return _no(500, "backend outlines knows no structural tags", "Internal server error", "vllm")
     text = rules.dumps(tag)
-    parsed = engines.xgrammar(text, kind="tag")
+    compiled = _compiled(engines, text, "tag", "xgrammar")
+    if not compiled.refused:
+        return compiled
     shown = HIDDEN if backend is Backend.AUTO else "Invalid structural tag specification."
-    return _refusal(parsed, "xgrammar", 400, shown) or _compiled(engines, text, "tag", "xgrammar")
+    return _refusal(engines.xgrammar(text, kind="tag"), "xgrammar", 400, shown) or compiled
 
 
 def _json(engines: Engines, schema: dict[str, Any], backend: Backend) -> Verdict:
@@ -109,12 +111,14 @@ def _validated(engines: Engines, schema: dict[str, Any], text: str, backend: Bac
 
 
 def _xgrammar(engines: Engines, schema: dict[str, Any], text: str) -> Verdict | None:
-    """The API server's refusal to use xgrammar; None when it takes the schema."""
+    """The API server's refusal to use xgrammar; None when it takes the schema. What compiles was parsed."""
     if not schema:
         return None
     if keyword := rules.turned_down_keyword(schema):
         shown = "The provided JSON schema contains features not supported by xgrammar."
         return _no(400, f"vLLM does not offer a schema with this {keyword} to xgrammar", shown, "vllm")
+    if engines.xgrammar(text, stage="compile") == Reply():
+        return None
     parsed = engines.xgrammar(text)
     return _refusal(parsed, "xgrammar", 400, f"Failed to transform json schema into a grammar: {parsed.error}")
 
