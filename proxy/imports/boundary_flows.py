@@ -1,0 +1,65 @@
+"""JSON lines of a boundary recorder: one exchange a line, named by the server that answered (`hop`).
+
+Fields: `hop`, `method`, `path`, `t0` and `t1` (seconds since the epoch), `req_headers` and `resp_headers` (pairs),
+`req_body` and `resp_body` (text), `status`, `error` (words), and where they are known `seq` (a number of its own),
+`parent` (the `seq` of the exchange that caused it) and `peer` (the caller's host and port).
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from gymtap.proxy.core.recorded import Recorded, Recording
+from gymtap.proxy.imports.fields import SECOND_NS, Fields, body_bytes, checked, json_lines, raw_headers
+from gymtap.proxy.imports.transport import transport_error
+from gymtap.schemas import Server
+
+
+class _Line(Fields):
+    hop: str
+    method: str
+    path: str
+    t0: float
+    t1: float | None = None
+    req_headers: tuple[tuple[str, str], ...] = ()
+    req_body: Any = None
+    status: int | None = None
+    resp_headers: tuple[tuple[str, str], ...] = ()
+    resp_body: Any = None
+    error: Any = None
+    seq: int | str | None = None
+    parent: int | str | None = None
+    peer: tuple[str, int] | None = None
+
+
+def is_line(value: Any) -> bool:
+    """Whether a line's value is one of these."""
+    return isinstance(value, dict) and "hop" in value and "path" in value
+
+
+def read_flows(file: Path) -> list[Recording]:
+    """The file as one recording. Raises UsageError."""
+    return [Recording(file, recorded=list(_recorded(file)))]
+
+
+def _recorded(file: Path) -> Iterator[Recorded]:
+    for number, value in json_lines(file):
+        line = checked(_Line, value, f"{file}:{number}")
+        started_ns = round(line.t0 * SECOND_NS)
+        ended_ns = None if line.t1 is None else max(started_ns, round(line.t1 * SECOND_NS))
+        yield Recorded(
+            server=Server(name=line.hop, listen="", upstream=""),
+            method=line.method,
+            target=line.path,
+            started_ns=started_ns,
+            request_headers=raw_headers(line.req_headers),
+            request_body=body_bytes(line.req_body),
+            status=line.status,
+            response_headers=raw_headers(line.resp_headers),
+            response_body=body_bytes(line.resp_body),
+            ended_ns=ended_ns,
+            error=transport_error(line.error),
+            client="" if line.peer is None else f"{line.peer[0]}:{line.peer[1]}",
+            key=None if line.seq is None else str(line.seq),
+            parent=None if line.parent is None else str(line.parent),
+        )

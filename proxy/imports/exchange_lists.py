@@ -1,0 +1,222 @@
+"""Lists of exchanges as reports of failures hold them: `boundary`, `request`, and `response` or `transport_error`.
+
+Times are milliseconds from a common start, or missing. Where one is missing, the order of the list and the ends of
+the boundaries tell which exchange lies within which (`agent->model` within the last open one that `agent` answers),
+and times are made so that they nest. No date is known: each list is put after what was imported before it.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from gymtap.proxy.core.recorded import Recorded, Recording
+from gymtap.proxy.imports.fields import MS_NS, Fields, body_bytes, checked, document, json_lines, raw_headers, refuse
+from gymtap.proxy.imports.transport import transport_error
+from gymtap.schemas import Server, ServerKind
+
+_OPEN_FOR = re.compile(r"\b(?:open|after|for)\s+(\d+(?:\.\d+)?)\s*(ms|s)\b")
+_ENDS_A_TURN = ("/verify", "/seed_session", "/close_session", "/aggregate_metrics")
+_UNITS_NS = {"ms": MS_NS, "s": 1000 * MS_NS}
+
+
+class _Request(Fields):
+    method: str = "POST"
+    url: str | None = None
+    path: str | None = None
+    target: str | None = None
+    headers: dict[str, Any] | list[tuple[str, Any]] | None = None
+    body_text: Any = None
+    body: Any = None
+
+    @property
+    def address(self) -> str:
+        """The URL, or what there is of it."""
+        return self.url or self.target or self.path or "/"
+
+
+class _Response(Fields):
+    status: int
+    reason: str = ""
+    headers: dict[str, Any] | list[tuple[str, Any]] | None = None
+    body_text: Any = None
+    body: Any = None
+
+
+class _Item(Fields):
+    boundary: str
+    request: _Request
+    response: _Response | None = None
+    transport_error: Any = None
+    error: Any = None
+    note: str = ""
+    t_ms: float | None = None
+    duration_ms: float | None = None
+    id: int | str | None = None
+    parent: int | str | None = None
+
+    @property
+    def ends(self) -> tuple[str, str]:
+        """Who called, and who answered."""
+        caller, _, callee = self.boundary.partition("->")
+        return caller.strip(), callee.strip() or caller.strip()
+
+
+def is_item(value: Any) -> bool:
+    """Whether it is an exchange of such a list."""
+    return isinstance(value, dict) and "boundary" in value and "request" in value
+
+
+def read_lines(file: Path) -> list[Recording]:
+    """JSON lines: reports with `exchanges`, each a recording, or exchanges, all one. Raises UsageError."""
+    values = [(f"{file}:{number}", value) for number, value in json_lines(file)]
+    reports = [(place, value) for place, value in values if isinstance(value, dict) and "exchanges" in value]
+    if reports:
+        return [_recording(file, value["exchanges"], place) for place, value in reports]
+    items = [checked(_Item, value, place) for place, value in values]
+    return [Recording(file, recorded=_recorded(items), dated=False)]
+
+
+def read_document(file: Path) -> list[Recording]:
+    """One JSON document: a report, a list of reports, or a list of exchanges. Raises UsageError."""
+    value = document(file)
+    reports = value if isinstance(value, list) and not (value and is_item(value[0])) else [value]
+    return [_recording(file, _exchanges(one, str(file)), str(file)) for one in reports]
+
+
+def _exchanges(report: Any, place: str) -> Any:
+    if isinstance(report, list):
+        return report
+    if not isinstance(report, dict) or "exchanges" not in report:
+        raise refuse(place, "not a list of exchanges: no `exchanges` in it", "docs/exports.md says what can be read")
+    return report["exchanges"] or []
+
+
+def _recording(file: Path, exchanges: Any, place: str) -> Recording:
+    if not isinstance(exchanges, list):
+        raise refuse(place, "`exchanges` is not a list")
+    items = [checked(_Item, item, f"{place}: exchanges[{number}]") for number, item in enumerate(exchanges)]
+    return Recording(file, recorded=_recorded(items), dated=False)
+
+
+def _recorded(items: list[_Item]) -> list[Recorded]:
+    spans = _spans(items)
+    names = _names(items)
+    return [_one(item, name, span) for item, name, span in zip(items, names, spans, strict=True)]
+
+
+def _one(item: _Item, server: Server, span: "_Span") -> Recorded:
+    parts = urlsplit(item.request.address)
+    answer = item.response
+    error = transport_error(item.transport_error or item.error)
+    open_ns = _open_ns(item.note) if answer is None and error is None else None
+    return Recorded(
+        server=server,
+        method=item.request.method,
+        target=(parts.path or "/") + (f"?{parts.query}" if parts.query else ""),
+        started_ns=span.begin_ns,
+        request_headers=raw_headers(item.request.headers),
+        request_body=_body(item.request),
+        status=answer.status if answer else None,
+        reason=answer.reason if answer else "",
+        response_headers=raw_headers(answer.headers) if answer else (),
+        response_body=_body(answer) if answer else b"",
+        ended_ns=span.begin_ns + open_ns if open_ns is not None else span.end_ns,
+        error=error,
+        key=None if item.id is None else str(item.id),
+        parent=None if item.parent is None else str(item.parent),
+    )
+
+
+def _body(message: _Request | _Response) -> bytes:
+    return body_bytes(message.body_text if message.body_text is not None else message.body)
+
+
+def _open_ns(note: str) -> int | None:
+    found = _OPEN_FOR.search(note)
+    return None if found is None else round(float(found[1]) * _UNITS_NS[found[2]])
+
+
+# --- servers ---------------------------------------------------------------------------------------------------
+
+
+def _names(items: list[_Item]) -> list[Server]:
+    """A server for each: by what it is, with its port where one kind has several, and `judge` where a judge calls."""
+    roles = [_role(item) for item in items]
+    origins = [urlsplit(item.request.address).netloc for item in items]
+    several = {role for role in roles if len({o for r, o in zip(roles, origins, strict=True) if r == role}) > 1}
+    return [
+        Server(
+            name=f"{role}-{origin.rpartition(':')[2]}" if role in several and origin else role,
+            kind=_kind(item.ends[1]),
+            listen="",
+            upstream=f"http://{origin}" if origin else "",
+        )
+        for item, role, origin in zip(items, roles, origins, strict=True)
+    ]
+
+
+def _role(item: _Item) -> str:
+    caller, callee = item.ends
+    return f"judge_{callee}" if "judge" in caller and "judge" not in callee else callee
+
+
+def _kind(callee: str) -> ServerKind:
+    if callee in ServerKind:
+        return ServerKind(callee)
+    return next((kind for kind in (ServerKind.PROVIDER, ServerKind.MODEL) if kind in callee), ServerKind.UNKNOWN)
+
+
+# --- times -----------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Span:
+    begin_ns: int
+    end_ns: int | None = None
+
+
+def _spans(items: list[_Item]) -> list[_Span]:
+    if all(item.t_ms is not None for item in items):
+        return [_timed(item) for item in items]
+    return _nested(items)
+
+
+def _timed(item: _Item) -> _Span:
+    begin_ns = round((item.t_ms or 0.0) * MS_NS)
+    return _Span(begin_ns, None if item.duration_ms is None else begin_ns + round(item.duration_ms * MS_NS))
+
+
+def _nested(items: list[_Item]) -> list[_Span]:
+    clock = 0
+    stack: list[tuple[_Item, _Span]] = []
+    spans: list[_Span] = []
+    for item in items:
+        for _, ended in _left(stack, item):
+            ended.end_ns = clock = clock + MS_NS
+        clock += MS_NS
+        span = _Span(clock)
+        stack.append((item, span))
+        spans.append(span)
+        if item.duration_ms is not None:
+            clock += round(item.duration_ms * MS_NS)
+    for _, ended in reversed(stack):
+        ended.end_ns = clock = clock + MS_NS
+    return spans
+
+
+def _left(stack: list[tuple[_Item, _Span]], item: _Item) -> Iterator[tuple[_Item, _Span]]:
+    """What has ended before `item` began: all that lies above the exchange which its caller answers."""
+    caller = item.ends[0]
+    if not any(open_item.ends[1] == caller for open_item, _ in stack):
+        caller = ""  # nobody's: it begins anew
+    while stack and not _causes(stack[-1][0], caller, item):
+        yield stack.pop()
+
+
+def _causes(above: _Item, caller: str, item: _Item) -> bool:
+    own_turn = above.ends[0] == above.ends[1]
+    path = urlsplit(item.request.address).path
+    return above.ends[1] == caller and not (own_turn and path.endswith(_ENDS_A_TURN))

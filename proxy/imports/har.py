@@ -1,0 +1,157 @@
+"""HAR 1.2, as browsers, mitmproxy and we ourselves write it: each entry becomes an exchange, seen anew by the addons.
+
+The servers are the origins of the URLs, unless an entry of our own names one. Bodies are there decoded, whatever their
+headers say.
+"""
+
+import base64
+import binascii
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from pydantic import AwareDatetime, Field
+
+from gymtap.proxy.core.recorded import Recorded, Recording
+from gymtap.proxy.imports.fields import MS_NS, SECOND_NS, Fields, checked, document, raw_headers, refuse
+from gymtap.proxy.imports.transport import transport_error
+from gymtap.schemas import Server, ServerKind
+
+
+class _Pair(Fields):
+    name: str
+    value: str = ""
+
+
+class _PostData(Fields):
+    text: str | None = None
+    encoding: str | None = Field(default=None, alias="_encoding")
+
+
+class _Request(Fields):
+    method: str
+    url: str
+    version: str = Field(default="HTTP/1.1", alias="httpVersion")
+    headers: tuple[_Pair, ...] = ()
+    body: _PostData | None = Field(default=None, alias="postData")
+
+
+class _Content(Fields):
+    text: str | None = None
+    encoding: str | None = None
+
+
+class _Response(Fields):
+    status: int = 0
+    reason: str = Field(default="", alias="statusText")
+    headers: tuple[_Pair, ...] = ()
+    content: _Content | None = None
+    error: str | None = Field(default=None, alias="_error")
+
+
+class _Timings(Fields):
+    blocked: float | None = None
+    dns: float | None = None
+    connect: float | None = None
+    send: float | None = None
+    wait: float | None = None
+
+
+class _Ours(Fields):
+    id: str | None = None
+    server: str | None = None
+    kind: ServerKind = ServerKind.UNKNOWN
+    parent: str | None = None
+    started_ns: int | None = None
+
+
+class _Entry(Fields):
+    started: AwareDatetime = Field(alias="startedDateTime")
+    time: float | None = None
+    request: _Request
+    response: _Response
+    timings: _Timings | None = None
+    client: str | None = Field(default=None, alias="connection")
+    ours: _Ours | None = Field(default=None, alias="_gymtap")
+
+
+def is_har(value: Any) -> bool:
+    """Whether a document is a HAR."""
+    return isinstance(value, dict) and isinstance(value.get("log"), dict) and "entries" in value["log"]
+
+
+def read_har(file: Path) -> list[Recording]:
+    """The file as one recording. Raises UsageError."""
+    value = document(file)
+    if not is_har(value) or not isinstance(value["log"]["entries"], list):
+        raise refuse(str(file), "not a HAR: no list of `entries` in its `log`")
+    return [Recording(file, recorded=list(_recorded(file, value["log"]["entries"])))]
+
+
+def _recorded(file: Path, entries: list[Any]) -> Iterator[Recorded]:
+    for number, value in enumerate(entries):
+        place = f"{file}: log.entries[{number}]"
+        yield _exchange(checked(_Entry, value, place), place)
+
+
+def _exchange(entry: _Entry, place: str) -> Recorded:
+    parts = urlsplit(entry.request.url)
+    ours = entry.ours or _Ours()
+    started_ns = ours.started_ns if ours.started_ns is not None else _ns(entry.started)
+    sent_ms, first_ms = _moments(entry.timings)
+    answered = entry.response.status > 0
+    return Recorded(
+        server=_server(ours, entry.request.url),
+        method=entry.request.method,
+        target=(parts.path or "/") + (f"?{parts.query}" if parts.query else ""),
+        started_ns=started_ns,
+        http_version=entry.request.version.rpartition("/")[2] or "1.1",
+        request_headers=raw_headers((pair.name, pair.value) for pair in entry.request.headers),
+        request_body=_body(entry.request.body, place),
+        request_done_ns=_after(started_ns, sent_ms),
+        status=entry.response.status if answered else None,
+        reason=entry.response.reason if answered else "",
+        response_headers=raw_headers((pair.name, pair.value) for pair in entry.response.headers),
+        response_body=_body(entry.response.content, place),
+        first_byte_ns=_after(started_ns, first_ms),
+        ended_ns=_after(started_ns, entry.time if entry.time is not None and entry.time >= 0 else first_ms or 0.0),
+        error=transport_error(entry.response.error),
+        key=ours.id,
+        parent=ours.parent,
+    )
+
+
+def _server(ours: _Ours, url: str) -> Server:
+    parts = urlsplit(url)
+    origin = f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
+    return Server(name=ours.server or parts.netloc or "unknown", kind=ours.kind, listen="", upstream=origin)
+
+
+def _ns(moment: datetime) -> int:
+    return int(moment.timestamp()) * SECOND_NS + moment.microsecond * 1000
+
+
+def _after(started_ns: int, ms: float | None) -> int | None:
+    return None if ms is None else started_ns + round(ms * MS_NS)
+
+
+def _moments(timings: _Timings | None) -> tuple[float | None, float | None]:
+    """When the request was sent, and when the response began; -1 in a HAR is not known."""
+    if timings is None or timings.send is None or timings.wait is None:
+        return None, None
+    before = sum(max(part or 0.0, 0.0) for part in (timings.blocked, timings.dns, timings.connect))
+    sent = before + max(timings.send, 0.0)
+    return sent, sent + max(timings.wait, 0.0)
+
+
+def _body(content: _PostData | _Content | None, place: str) -> bytes:
+    if content is None or content.text is None:
+        return b""
+    if content.encoding != "base64":
+        return content.text.encode("utf-8", "surrogatepass")
+    try:
+        return base64.b64decode(content.text, validate=True)
+    except binascii.Error as error:
+        raise refuse(place, f"a body is not base64: {error}") from None
