@@ -147,6 +147,15 @@ def _no_generation(view: View) -> Iterator[Sight]:
             yield Sight(source, where, text, what=text, pointer="/response/output")
 
 
+def _no_generation_seen(view: View) -> Iterator[Sight]:
+    """A model server's empty answer without any generated token, with no provider call recorded that would say why."""
+    for exchange, answer in answers(view.material):
+        nothing = answer.cut and not answer.text.strip() and not answer.calls and not answer.completion_tokens
+        if nothing and exchange.call is not Call.PROVIDER and not exchange.judge:
+            text = f"no generation in the answer of {exchange.path} ({answer.finish})"
+            yield exchange_sight(view, exchange, text, text)
+
+
 def _no_usage(view: View) -> Iterator[Sight]:
     """A given result without usage, on which profiles fail."""
     if view.material.exchanges:
@@ -226,7 +235,7 @@ RULES: tuple[Rule, ...] = (
         id="data.no_generation",
         layer=Layer.DATA_SCHEMA,
         needs="A result without any generation, and no generated tokens in its usage",
-        sees=_no_generation,
+        sees=both(_no_generation, _no_generation_seen),
         cause="The row has {what}: its prompt did not fit the context, most likely, and the 400 was made an empty "
         "answer.",
         next_action="Check the prompt's length against the served context, and mask such rows instead of training on "

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gymtap.proxy.core.literals import NotALiteral, value
-from gymtap.proxy.diagnose.answers import answers, echo, read_answer, tool_calls
+from gymtap.proxy.diagnose.answers import Answer, answers, echo, read_answer, tool_calls
 from gymtap.proxy.diagnose.evidence import Seen
 from gymtap.proxy.diagnose.rule import GENERATION, RESOURCES, Rule, Sight, Strength, View, both, exchange_sight, said
 from gymtap.schemas import Call, Layer, Severity
@@ -59,20 +59,16 @@ def _stops_midway(arguments: str) -> bool:
 def _cut_by_length(view: View) -> Iterator[Sight]:
     """An answer that the output limit ended before it said anything usable."""
     for exchange, answer in answers(view.material):
-        if (
-            answer.cut
-            and not answer.text.strip()
-            and not answer.calls
-            and not exchange.judge
-            and not _swallowed_error(view, exchange)
-        ):
-            yield exchange_sight(
-                view, exchange, "the output limit was reached and no answer is there", answer.finish or "length"
-            )
+        empty = answer.cut and not answer.text.strip() and not answer.calls
+        if empty and not exchange.judge and not _made_of_an_error(view, exchange, answer):
+            text = "the output limit was reached and no answer is there"
+            yield exchange_sight(view, exchange, text, answer.finish or "length")
 
 
-def _swallowed_error(view: View, exchange: Seen) -> bool:
-    return any(child.failed for child in view.tree.children[exchange.id])
+def _made_of_an_error(view: View, exchange: Seen, answer: Answer) -> bool:
+    """Whether a model server wrote the empty answer itself, for a provider's error: no token was generated then."""
+    failed_below = any(child.failed for child in view.tree.children[exchange.id])
+    return failed_below or (exchange.call is not Call.PROVIDER and not answer.completion_tokens)
 
 
 def _cut_but_answered(view: View) -> Iterator[Sight]:

@@ -176,10 +176,12 @@ def _tells_failure(body: Any) -> str | None:
 def _cookie_lost(view: View) -> Iterator[Sight]:
     """A call to resources without any session that a seed_session before it began.
 
-    Recordings of concurrent rows do not say which seed is whose, so one that any seed began counts as kept.
+    Recordings of concurrent rows do not say which seed is whose, and may lack some; there only a missing cookie
+    counts, not another one.
     """
     began: set[tuple[str, str]] = set()
     seeded = False
+    alone = len(view.material.of(Call.VERIFY)) <= 1
     for exchange in view.material.of(Call.SEED_SESSION, Call.TOOL, Call.VERIFY):
         set_now = set(_sessions(exchange.response_headers.get("set-cookie")).items())
         if exchange.call is Call.SEED_SESSION:
@@ -187,7 +189,8 @@ def _cookie_lost(view: View) -> Iterator[Sight]:
             seeded = seeded or not exchange.failed
             continue
         given = set(_sessions(exchange.request_headers.get("cookie")).items())
-        if seeded and not exchange.failed and not given & began and (began or set_now - given):
+        kept = given & began if alone else {name for name, _ in given} & {name for name, _ in began}
+        if seeded and not exchange.failed and not kept and (began or set_now - given):
             reason = "without the cookie of seed_session" if began else "seed_session set no cookie"
             yield exchange_sight(view, exchange, f"{exchange.path}: {reason}", exchange.path)
             return
@@ -254,6 +257,8 @@ def _gym_raised(view: View) -> Iterator[Sight]:
             Call.JUDGE,
         }:
             continue
+        if exchange.wraps and exchange.unwrapped.leaf.kind is not LeafKind.EXCEPTION:
+            continue  # it passes on what another server said, which was not recorded
         if (failure.status or 0) >= 500 and failure.status not in {502, 503, 504}:
             yield exchange_sight(
                 view,
