@@ -28,7 +28,7 @@ unit: .venv/.synced ## the tests that need nothing but this clone
 bench: .venv/.synced ## throughput beside mitmdump and a bare aiohttp proxy, in one run
 	@$(BIN)/python benchmarks/throughput.py
 
-gym-env: .venv/.synced ## NeMo Gym 0.7.0 in a Python 3.13 environment of its own (about 3 minutes and 3 GB)
+gym-env: .venv/.synced ## NeMo Gym 0.7.0 in a Python 3.13 environment of its own (about a minute and 1 GB)
 	@examples/gym_env.sh
 
 gym: gym-env ## a real Gym environment through `gymtap run`, then its rows
