@@ -5,19 +5,19 @@ here is smaller than the noun of that name: text instead of stored bodies, and f
 may be None. Nothing in it is a verdict.
 """
 
+import json
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import orjson
 
-from gymtap.proxy.core.literals import NotALiteral, value
 from gymtap.proxy.core.unwrap import unwrap
 from gymtap.schemas import Call, TransportErrorKind, Unwrapped
 
 
 def read_json(text: str | None) -> Any:
-    """The JSON in `text`, NaN and its kin included; None when it is not JSON."""
+    """The JSON in `text`, with NaN and its kin, which Python's own writer makes; None when it is not JSON."""
     if not text:
         return None
     try:
@@ -25,14 +25,9 @@ def read_json(text: str | None) -> Any:
     except orjson.JSONDecodeError:
         pass
     try:
-        found = value(text)
-    except NotALiteral:
+        return json.loads(text)
+    except (json.JSONDecodeError, RecursionError):
         return None
-    return found.value if found.closed and not text[found.end :].strip() and _is_json(text) else None
-
-
-def _is_json(text: str) -> bool:
-    return text.lstrip()[:1] in {"{", "["} and '"' in text and "'" not in text.replace('\\"', "")[:1]
 
 
 def listed(found: Any) -> list[Any]:
