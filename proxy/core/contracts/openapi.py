@@ -55,13 +55,13 @@ class Model:
     @property
     def required(self) -> tuple[str, ...]:
         """The fields that must be there."""
-        return tuple(name for name in self.schema.get("required", ()) if isinstance(name, str))
+        found = self.schema.get("required")
+        return tuple(name for name in found if isinstance(name, str)) if isinstance(found, list) else ()
 
     @property
     def properties(self) -> Mapping[str, Any]:
         """The fields that it declares, with their schemas."""
-        found = self.schema.get("properties", {})
-        return found if isinstance(found, dict) else {}
+        return _object(self.schema.get("properties"))
 
     @property
     def forbids_others(self) -> bool:
@@ -146,12 +146,13 @@ def resolve(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _below(schema: Mapping[str, Any], part: str | int, root: Mapping[str, Any]) -> Any:
-    options = [schema, *(resolve(one, root) for key in ("anyOf", "allOf", "oneOf") for one in schema.get(key, ()))]
+    unions = (schema.get(key) for key in ("anyOf", "allOf", "oneOf"))
+    options = [schema, *(resolve(one, root) for union in unions if isinstance(union, list) for one in union)]
     for one in options:
         if isinstance(part, int) and "items" in one:
             return one["items"]
         if isinstance(part, str):
-            found = one.get("properties", {}).get(part, one.get("additionalProperties"))
+            found = _object(one.get("properties")).get(part, one.get("additionalProperties"))
             if isinstance(found, dict):
                 return found
     return None
@@ -171,10 +172,10 @@ def describe(schema: Any, root: Mapping[str, Any]) -> str:
 def _kind(schema: Mapping[str, Any], root: Mapping[str, Any], depth: int) -> str:
     found = resolve(schema, root)
     for key in ("anyOf", "oneOf"):
-        if branches := found.get(key):
+        if (branches := found.get(key)) and isinstance(branches, list) and depth < 4:
             kinds = list(dict.fromkeys(_kind(one, root, depth + 1) for one in branches))
             return " or ".join(kinds) if len(kinds) <= 4 else f"one of {len(kinds)} kinds"
-    if values := found.get("enum"):
+    if (values := found.get("enum")) and isinstance(values, list):
         return "one of " + ", ".join(f'"{one}"' if isinstance(one, str) else str(one) for one in values[:8])
     if "const" in found:
         return f'"{found["const"]}"'
@@ -213,7 +214,7 @@ class Contract:
             raise ValueError("it has no paths, so it is no OpenAPI document")  # noqa: TRY004  # of a document's content
         self.server = server
         components = document.get("components")
-        self._components = _relaxed(components if isinstance(components, dict) else {})
+        self._components = _relaxed(_object(components))
         self._models: dict[str, Model] = {}
         self._routes: dict[str, Route] = {}
         self._patterns: list[tuple[re.Pattern[str], Route]] = []
@@ -235,8 +236,7 @@ class Contract:
 
     def _add(self, template: str, operation: Mapping[str, Any]) -> None:
         request = self._model(operation.get("requestBody"))
-        answers = operation.get("responses", {})
-        models = {status: self._model(answer) for status, answer in answers.items()}
+        models = {status: self._model(answer) for status, answer in _object(operation.get("responses")).items()}
         route = Route(template, request, {status: model for status, model in models.items() if model is not None})
         self._routes[template] = route
         if "{" in template:
@@ -245,14 +245,17 @@ class Contract:
             self._patterns.append((re.compile(".+".join(parts) if route.catches_all else "[^/]+".join(parts)), route))
 
     def _model(self, carrier: Any) -> Model | None:
-        content = carrier.get("content") if isinstance(carrier, dict) else None
-        schema = content.get("application/json", {}).get("schema") if isinstance(content, dict) else None
-        if not isinstance(schema, dict) or not schema:
+        schema = _object(_object(_object(_object(carrier).get("content")).get("application/json")).get("schema"))
+        if not schema:
             return None
         key = repr(schema)
         if key not in self._models:
             self._models[key] = Model(schema, self._components)
         return self._models[key]
+
+
+def _object(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, dict) else {}
 
 
 def _relaxed(components: Mapping[str, Any]) -> Mapping[str, Any]:
