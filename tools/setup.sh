@@ -9,8 +9,8 @@ new_enough() { "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info <
 find_python() {
   local candidate
   for candidate in ${PYTHON:-} python3.13 python3.12 python3.14 python3 python \
-    "$HOME"/.pyenv/versions/3.1[2-9]*/bin/python \
-    "$HOME"/.local/share/uv/python/cpython-3.1[2-9]*/bin/python \
+    "${HOME:-/nonexistent}"/.pyenv/versions/3.1[2-9]*/bin/python \
+    "${HOME:-/nonexistent}"/.local/share/uv/python/cpython-3.1[2-9]*/bin/python \
     /opt/homebrew/bin/python3 /usr/local/bin/python3; do
     if candidate=$(command -v "$candidate" 2>/dev/null) && new_enough "$candidate"; then
       echo "$candidate"
