@@ -150,11 +150,18 @@ def _without_cause(view: View, found: tuple[Finding, ...]) -> Diagnosis:
         layer=Layer.UNKNOWN if failed or waiting else Layer.NONE,
         cause=cause,
         next_action=next_action,
+        evidence=_unexplained(view) if failed else (),
         exchange=exchange.id if exchange else None,
         chain=tuple(_hop(hop) for hop in view.tree.chain(exchange)) if exchange else (),
         innermost=exchange.unwrapped if exchange else None,
         findings=found,
     )
+
+
+def _unexplained(view: View) -> tuple[Evidence, ...]:
+    """The first failures that no rule knows."""
+    failures = [f for f in view.failures if f.said.strip() and (f.source != "log" or _RAISED.search(f.said))]
+    return tuple(Evidence(source=f.source, where=f.where, text=f.said.strip()[-300:]) for f in failures[:3])
 
 
 def _symptom(view: View, best: _Hit | None = None) -> str:
@@ -170,10 +177,9 @@ def _symptom(view: View, best: _Hit | None = None) -> str:
     first = next((e for e in view.tree.exchanges if e.failed), None)
     if first is not None:
         return f"{first.boundary} {first.path} {_ended(first)}"
-    message = next(
-        (row["_ng_failure_message"] for row in view.material.results if row.get("_ng_failure_message")), None
-    )
-    return str(message or (best.sight.text if best else "no failure was seen"))[:200]
+    messages = (row["_ng_failure_message"] for row in view.material.results if row.get("_ng_failure_message"))
+    told = best.sight.text if best else next((item.text.splitlines()[-1] for item in _unexplained(view)), None)
+    return str(next(messages, None) or told or "no failure was seen")[:200]
 
 
 def _ended(exchange: Seen) -> str:

@@ -262,7 +262,8 @@ _DIGITS = re.compile(r"\d+")
 _COMPARED_CHARS = 400
 _MOST_BLOCKS = 5_000
 _SUSPICIOUS = re.compile(
-    r"error|exception|fail|fatal|refus|reset|kill|signal|out of|oom|memory|space|quota|limit|time|exit|dead|died|lost|"
+    r"error|exception|fail|fatal|critical|"
+    r"refus|reset|kill|signal|out of|oom|memory|space|quota|limit|time|exit|dead|died|lost|"
     r"unable|cannot|can't|could not|couldn't|not found|no such|no module|missing|invalid|unexpected|unsupported|denied|"
     r"already|in use|unreachable|disconnect|retry|retries|abort|cancel|stale|corrupt|truncat|mismatch|duplicate|skipp|"
     r"worker exit|token|rollouts? but|parser|"
