@@ -37,6 +37,11 @@ if [ "$(.venv/bin/uv --version 2>/dev/null | cut -d' ' -f2)" != "$uv_version" ];
   .venv/bin/python -m pip install --quiet --disable-pip-version-check "uv==$uv_version"
 fi
 
+# Trust what the system trusts, where it says so: a company's own CA is often only there.
+for bundle in /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem; do
+  if [ -s "$bundle" ]; then export UV_SYSTEM_CERTS="${UV_SYSTEM_CERTS:-1}"; fi
+done
+
 # uv sets the environment to exactly what uv.lock says; the interpreter is the one found above, never a download.
 UV_PYTHON_DOWNLOADS=never UV_PROJECT_ENVIRONMENT=.venv .venv/bin/uv sync --quiet --locked --python .venv/bin/python
 touch .venv/.synced
