@@ -6,7 +6,7 @@ tool-schema check, and a healthy row must stay free of errors here.
 
 import json
 import re
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -201,11 +201,11 @@ def schema_flaws(schema: Any, at: str) -> Iterator[Flaw]:
     if not isinstance(schema, dict):
         yield Flaw("schema", at, f"is {_name(schema)}, not an object")
         return
-    queue: list[tuple[Any, str]] = [(schema, at)]
-    seen = 0
-    while queue and seen < MAX_SCHEMA_NODES:
-        node, place = queue.pop(0)
-        seen += 1
+    queue: deque[tuple[Any, str]] = deque([(schema, at)])
+    for _ in range(MAX_SCHEMA_NODES):
+        if not queue:
+            return
+        node, place = queue.popleft()
         if isinstance(node, dict):
             yield from _node_flaws(node, place, schema)
             queue.extend(_children(node, place))
@@ -239,9 +239,12 @@ def _node_flaws(node: dict[str, Any], at: str, root: dict[str, Any]) -> Iterator
         if key in node and not isinstance(node[key], dict):
             yield Flaw("schema", f"{at}/{key}", f"is {_name(node[key])}, not an object")
     for key in (*_SCHEMA_LISTS, "enum"):
-        if key in node and not (isinstance(node[key], list) and node[key]):
-            yield Flaw("schema", f"{at}/{key}", f"is {_name(node[key])}, not a list with members")
+        if key in node and not isinstance(node[key], list):
+            yield Flaw("schema", f"{at}/{key}", f"is {_name(node[key])}, not a list")
+    if node.get("enum") == []:
+        yield Flaw("schema", f"{at}/enum", "is empty, so nothing fits")
     yield from _value_flaws(node, at)
+    yield from _pattern_flaws(node.get("pattern"), f"{at}/pattern")
     reference = node.get("$ref")
     if isinstance(reference, str) and reference.startswith("#") and not _resolves(reference, root):
         yield Flaw("schema", f"{at}/$ref", f"{reference[:80]} leads nowhere")
@@ -265,13 +268,22 @@ def _value_flaws(node: dict[str, Any], at: str) -> Iterator[Flaw]:
         limit = node.get(key)
         if key in node and (isinstance(limit, bool) or not isinstance(limit, int | float) or limit < 0):
             yield Flaw("schema", f"{at}/{key}", "is not a count")
-    pattern = node.get("pattern")
-    if isinstance(pattern, str):
-        try:
-            re.compile(pattern)
-        except re.error as error:
-            if "\\p" not in pattern:  # a Unicode class, which ECMA 262 has and Python lacks
-                yield Flaw("schema", f"{at}/pattern", f"is no regular expression ({error})")
+    for key in ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"):
+        if key in node and (isinstance(node[key], bool) or not isinstance(node[key], int | float)):
+            yield Flaw("schema", f"{at}/{key}", f"is {_name(node[key])}, not a number")
+
+
+def _pattern_flaws(pattern: Any, at: str) -> Iterator[Flaw]:
+    if not isinstance(pattern, str):
+        return
+    if re.search(r"(?<!\\)(?:\\\\)*\\[1-9]", pattern):
+        yield Flaw("schema", at, "has a back-reference, which no grammar can express")
+        return
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        if "\\p" not in pattern:  # a Unicode class, which ECMA 262 has and Python lacks
+            yield Flaw("schema", at, f"is no regular expression ({error})")
 
 
 def _resolves(reference: str, root: dict[str, Any]) -> bool:
