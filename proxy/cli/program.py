@@ -22,6 +22,7 @@ from gymtap.proxy.cli import (
     demo,
     diff,
     env,
+    export,
     import_,
     playback,
     preflight,
@@ -41,7 +42,7 @@ from gymtap.proxy.core.errors import GymtapError
 _COMMANDS = (
     *(demo, run, up, env, captures, tui, rows, why, causes, tree, show, tail, check, replay, playback, diff, bundle),
     preflight,
-    import_,
+    *(import_, export),
 )
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141

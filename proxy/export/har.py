@@ -1,0 +1,170 @@
+"""HAR 1.2 (W3C draft of 2012-08-14), entry by entry, so that its length costs no memory.
+
+Bodies are there whole, whatever their size, as text or base64. What HAR has no field for stands in `_gymtap`, as its
+rules for custom fields ask; what is missing is said in `comment`.
+"""
+
+import base64
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from http.cookies import CookieError, SimpleCookie
+from typing import Any
+from urllib.parse import parse_qsl
+
+import orjson
+
+from gymtap.proxy.core.recorded import Kept
+from gymtap.schemas import Body, Exchange, Headers, State
+
+_UNKNOWN = -1
+
+
+def har(chosen: Iterable[Kept], version: str) -> Iterator[bytes]:
+    """The document, in pieces; `version` is this gymtap's."""
+    yield b'{"log":{"version":"1.2","creator":' + orjson.dumps({"name": "gymtap", "version": version})
+    yield b',"pages":[],"entries":['
+    for number, kept in enumerate(chosen):
+        yield (b",\n" if number else b"\n") + orjson.dumps(entry(kept))
+    yield b"\n]}}\n"
+
+
+def entry(kept: Kept) -> dict[str, Any]:
+    """One exchange as an entry of a HAR."""
+    exchange = kept.exchange
+    began = datetime.fromtimestamp(exchange.started_ns / 1e9, tz=UTC)
+    said: dict[str, Any] = {
+        "startedDateTime": began.isoformat(timespec="microseconds").replace("+00:00", "Z"),
+        "time": exchange.duration_ms if exchange.duration_ms is not None else 0,
+        "request": _request(kept),
+        "response": _response(kept),
+        "cache": {},
+        "timings": _timings(exchange),
+        "_gymtap": _ours(exchange),
+    }
+    missing = _missing(exchange, kept)
+    return said | ({"comment": missing} if missing else {})
+
+
+def _request(kept: Kept) -> dict[str, Any]:
+    asked = kept.exchange.request
+    said: dict[str, Any] = {
+        "method": asked.method,
+        "url": url(kept),
+        "httpVersion": f"HTTP/{asked.http_version}",
+        "cookies": _cookies(asked.headers, "cookie"),
+        "headers": _pairs(asked.headers),
+        "queryString": [
+            {"name": name, "value": value}
+            for name, value in parse_qsl(asked.target.partition("?")[2], keep_blank_values=True)
+        ],
+        "headersSize": _UNKNOWN,
+        "bodySize": asked.body.size_bytes if asked.body else 0,
+    }
+    if kept.request_body is not None:
+        said["postData"] = {"mimeType": _mime(asked.headers)} | _text(kept.request_body, "_encoding")
+    return said
+
+
+def url(kept: Kept) -> str:
+    """Where the request went: the server's upstream and the target; a server's name where no upstream is known."""
+    base = kept.server.upstream if kept.server else ""
+    return (base or f"http://{kept.exchange.server}").rstrip("/") + kept.exchange.request.target
+
+
+def _response(kept: Kept) -> dict[str, Any]:
+    """Status 0, with `_error`, is how browsers write that there was no answer."""
+    exchange, answer = kept.exchange, kept.exchange.response
+    headers = answer.headers if answer else ()
+    said: dict[str, Any] = {
+        "status": answer.status if answer else 0,
+        "statusText": answer.reason if answer else "",
+        "httpVersion": f"HTTP/{exchange.request.http_version}",
+        "cookies": _cookies(headers, "set-cookie"),
+        "headers": _pairs(headers),
+        "content": _content(kept),
+        "redirectURL": next((value for name, value in headers if name.lower() == "location"), ""),
+        "headersSize": _UNKNOWN,
+        "bodySize": answer.body.size_bytes if answer and answer.body else 0,
+    }
+    return said | ({"_error": f"{exchange.error.kind}: {exchange.error.message}"} if exchange.error else {})
+
+
+def _content(kept: Kept) -> dict[str, Any]:
+    answer = kept.exchange.response
+    body = kept.response_body or b""
+    said: dict[str, Any] = {"size": len(body), "mimeType": _mime(answer.headers if answer else ())}
+    if answer and answer.body and answer.body.encoding:
+        said["compression"] = len(body) - answer.body.size_bytes
+    return said | (_text(body, "encoding") if kept.response_body is not None else {})
+
+
+def _text(body: bytes, encoding: str) -> dict[str, str]:
+    try:
+        return {"text": body.decode()}
+    except UnicodeDecodeError:
+        return {"text": base64.b64encode(body).decode(), encoding: "base64"}
+
+
+def _pairs(headers: Headers) -> list[dict[str, str]]:
+    return [{"name": name, "value": value} for name, value in headers]
+
+
+def _mime(headers: Headers) -> str:
+    return next((value for name, value in headers if name.lower() == "content-type"), "x-unknown")
+
+
+def _cookies(headers: Headers, field: str) -> list[dict[str, str]]:
+    """Names and values; a cookie that is none is left to the headers."""
+    found: list[dict[str, str]] = []
+    for name, value in headers:
+        if name.lower() == field:
+            try:
+                jar = SimpleCookie(value)
+            except CookieError:
+                continue
+            found += [{"name": key, "value": morsel.value} for key, morsel in jar.items()]
+    return found
+
+
+def _timings(exchange: Exchange) -> dict[str, float]:
+    """How long sending, waiting and receiving took; an open exchange has waited for nothing yet."""
+    total = exchange.duration_ms or 0.0
+    sent = min(exchange.request_done_ms or 0.0, total)
+    first = exchange.response.first_byte_ms if exchange.response else total
+    waited = max(min(first, total) - sent, 0.0)
+    said = {"blocked": -1.0, "dns": -1.0, "connect": -1.0, "ssl": -1.0}
+    return said | {"send": sent, "wait": waited, "receive": max(total - sent - waited, 0.0)}
+
+
+def _ours(exchange: Exchange) -> dict[str, Any]:
+    row = exchange.attribution.row
+    return {
+        "id": exchange.id,
+        "server": exchange.server,
+        "kind": exchange.kind,
+        "call": exchange.call,
+        "boundary": exchange.boundary,
+        "state": exchange.state,
+        "started_ns": exchange.started_ns,
+        "parent": exchange.parent,
+        "attempt": exchange.attempt,
+        "row": row.label if row else None,
+        "attribution": exchange.attribution.model_dump(mode="json"),
+    }
+
+
+def _missing(exchange: Exchange, kept: Kept) -> str:
+    """What of the exchange is not in its entry, as people read it."""
+    answer = exchange.response
+    said = ["open when it was exported"] if exchange.state is State.OPEN else []
+    said += _lost("request", exchange.request.body, kept.request_body)
+    said += _lost("response", answer.body if answer else None, kept.response_body)
+    return "; ".join(said)
+
+
+def _lost(side: str, body: Body | None, content: bytes | None) -> list[str]:
+    if body is None:
+        return []
+    if content is None and body.size_bytes:
+        return [f"the {side} body ({body.size_bytes} bytes) was not kept"]
+    return [f"{body.missing_bytes} bytes of the {side} body were not captured"] if body.missing_bytes else []
