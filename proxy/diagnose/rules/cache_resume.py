@@ -64,13 +64,14 @@ def _first_difference(source: SeenFile, kept: SeenFile) -> str | None:
         index = row["_ng_task_index"]
         if not 0 <= index < len(rows) or not isinstance(rows[index], dict):
             return f"{kept.name}:{number} is task {index}, which {source.name} does not have"
-        name = _differing_field(rows[index], row)
+        name = differing_field(rows[index], row)
         if name:
             return f"{kept.name}:{number} differs from {source.name}:{index + 1} in {name}"
     return None
 
 
-def _differing_field(source: dict[str, Any], kept: dict[str, Any]) -> str | None:
+def differing_field(source: dict[str, Any], kept: dict[str, Any]) -> str | None:
+    """The first field of a source row that its materialized row does not hold; None when it holds all of them."""
     for name, item in source.items():
         if not _OWN_FIELDS.match(name) and not _within(item, kept.get(name)):
             return name
