@@ -8,7 +8,7 @@ import asyncio
 import resource
 import ssl
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -50,6 +50,15 @@ class TapSettings:
     queue_bytes: int = QUEUE_BYTES
 
 
+@dataclass(frozen=True)
+class Source:
+    """What another engine feeds: one tape, exchanges numbered together, and servers announced. Safe from any thread."""
+
+    tape: Tape
+    next_number: Callable[[], int]
+    listening: Callable[[Server], None]
+
+
 class Tap:
     """A running tap: `async with Tap(settings) as tap: await tap.listen(server)`.
 
@@ -71,9 +80,9 @@ class Tap:
         writer = CaptureWriter.create(
             self.capture, command=self._settings.command, redactor=redactor, on_failure=self._write_failed
         )
-        tape = Tape(self._settings.queue_bytes)
-        self._engine = Engine(tape, prefix=writer.prefix)
-        self._recorder = Recorder(tape, writer, load_addons(writer, redactor))
+        self._tape = Tape(self._settings.queue_bytes)
+        self._engine = Engine(self._tape, prefix=writer.prefix)
+        self._recorder = Recorder(self._tape, writer, load_addons(writer, redactor))
         self._recorder.start()
         if self._settings.strict:
             self._watching = asyncio.create_task(self._watch())
@@ -91,6 +100,10 @@ class Tap:
     def gap_count(self) -> int:
         """How many gaps there are so far."""
         return self._recorder.gap_count
+
+    def source(self) -> Source:
+        """For an engine beside the first; close that one before the tap."""
+        return Source(self._tape, self._engine.next_number, self._recorder.listening)
 
     async def listen(
         self, server: Server, *, causality: Causality = Causality.OFF, tls: ssl.SSLContext | None = None

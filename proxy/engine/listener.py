@@ -55,8 +55,8 @@ class Listener:
 class Engine:
     """Relays HTTP/1.1 at any number of boundaries and puts what it sees on `tape`; recording never delays it.
 
-    An exchange's id is `prefix` and its number, counted from 1 over all listeners. Make and use it on one
-    event loop.
+    An exchange's id is `prefix` and its number, counted from 1 over all listeners; `next_number` gives the next one,
+    to any thread. Make and use it on one event loop.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Engine:
         self._tape = tape
         self._prefix = prefix
         self._clock = Clock(wall_ns, mono_ns)
-        self._next_number = itertools.count(1).__next__
+        self.next_number: Callable[[], int] = itertools.count(1).__next__
         self._listeners: list[Listener] = []
 
     async def listen(
@@ -101,7 +101,7 @@ class Engine:
             tape=self._tape,
             clock=self._clock,
             reader=HeadReader(loop),
-            next_number=self._next_number,
+            next_number=self.next_number,
             prefix=self._prefix,
         )
         accepting = [await loop.create_server(lambda: Link(boundary), sock=one, backlog=BACKLOG) for one in listening]
