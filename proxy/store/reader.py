@@ -9,7 +9,7 @@ import heapq
 import os
 import sqlite3
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain, islice
@@ -47,6 +47,8 @@ from gymtap.schemas import (
 )
 
 _MAGIC = b"SQLite format 3\0"
+
+_KEYS_AT_ONCE = 1000
 
 _DIED = TransportError(kind=TransportErrorKind.TAP_STOPPED, message="the tap died while this was open")
 
@@ -141,9 +143,13 @@ class _Source:
         return int(self.meta.get("heartbeat_ns") or self.meta["created_ns"])
 
     def key(self, row: int) -> RowKey:
-        """The row of that number in this file."""
+        """The row of that number in this file, read with its neighbours: one may be all that is asked of many."""
         if row not in self._keys:
-            for number, *parts in self.all("SELECT id, run, task, rollout, attempt, rollout_id, agent FROM rows"):
+            first = row - row % _KEYS_AT_ONCE
+            for number, *parts in self.all(
+                "SELECT id, run, task, rollout, attempt, rollout_id, agent FROM rows WHERE id BETWEEN ? AND ?",
+                (first, first + _KEYS_AT_ONCE - 1),
+            ):
                 run, task, rollout, attempt, rollout_id, agent = parts
                 if number not in self._keys:
                     self._keys[number] = RowKey.model_construct(
@@ -428,6 +434,10 @@ class Capture:
             found, after[source.name] = changed_rows(source, (cursor or {}).get(source.name, since))
             keys |= found
         return of_rows(sources, keys) if keys else [], MappingProxyType(after)
+
+    def row_lines_of(self, identities: Iterable[Identity]) -> list[RowLine]:
+        """The lines of those rows, without a look at any other; those that are not there are left out."""
+        return of_rows(self._with_death(), identities)
 
     def failure_shapes(self, piece_rows: int = PIECE_ROWS) -> Iterator[dict[Identity, int]]:
         """In pieces, what failed in each row that has failures, as a number: rows of one number have one cause."""

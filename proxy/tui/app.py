@@ -4,14 +4,16 @@ A view is pushed over the one it came from, so that Esc always leads back. Whate
 in a thread; a problem is told in the UI and never ends it.
 """
 
+import asyncio
 import dataclasses
 import gc
 import os
+import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual import events, work
 from textual.app import App, SuspendNotSupported, SystemCommand
@@ -21,7 +23,7 @@ from textual.worker import get_current_worker
 
 from gymtap.proxy.core.errors import GymtapError
 from gymtap.proxy.store import Capture, RowLine
-from gymtap.proxy.tui import comparison, outside
+from gymtap.proxy.tui import outside
 from gymtap.proxy.tui.byte_lines import Bytes
 from gymtap.proxy.tui.choice import Choice
 from gymtap.proxy.tui.content import Content
@@ -35,19 +37,20 @@ from gymtap.proxy.tui.overview import Overview
 from gymtap.proxy.tui.page import Page
 from gymtap.proxy.tui.prompt import Prompt
 from gymtap.proxy.tui.reader import Reader
-from gymtap.proxy.tui.replay_page import ReplayPage
-from gymtap.proxy.tui.replaying import Asked, check_target, editable
 from gymtap.proxy.tui.row_list import RowList, full_label
 from gymtap.proxy.tui.row_page import RowPage, read_diagnosis, read_row
 from gymtap.proxy.tui.rows_page import RowsPage
 from gymtap.proxy.tui.snippets import as_curl, as_json, as_python
 from gymtap.proxy.tui.text_page import TextPage
-from gymtap.proxy.tui.validation import validation
 from gymtap.proxy.views.answers import body_of
 from gymtap.proxy.views.words import counted
 from gymtap.schemas import Diagnosis, Exchange, RowKey
 
+if TYPE_CHECKING:
+    from gymtap.proxy.tui.replaying import Asked
+
 _BEAT_S = 0.1
+_SWITCH_S = 0.001
 _STUBS = {"p": "provider", "u": "provider,judge"}
 _WAYS = (
     ("p", "the provider's recorded answers, no provider needed"),
@@ -92,6 +95,7 @@ class GymtapTui(App[None]):
 
     def on_mount(self) -> None:
         """Show what there is while it is read."""
+        sys.setswitchinterval(_SWITCH_S)  # the threads must not keep a key waiting
         self.push_screen(Overview())
         self._read_rows()
         self._diagnose()
@@ -189,7 +193,7 @@ class GymtapTui(App[None]):
     async def show_root(self, line: RowLine) -> None:
         """To the exchange at fault in a row."""
         try:
-            seen = await self.reader.ask(read_row, line.key)
+            seen = await self.reader.ask(read_row, line)
             diagnosis = await self.reader.ask(read_diagnosis, seen.row)
         except GymtapError as error:
             self._tell_problem(str(error))
@@ -264,28 +268,47 @@ class GymtapTui(App[None]):
         if len(others) != 1:
             self.notify("mark exactly one other row with m, then press = on this one", timeout=4)
             return
+        from gymtap.proxy.tui import comparison  # noqa: PLC0415  # slow to load, and not needed to open
+
         before, after = full_label(others[0]), full_label(line)
         self.push_screen(TextPage(f"{before} | {after}", lambda: self.reader.ask(comparison.of_rows, before, after)))
 
     def compare_exchanges(self, before: str, after: str) -> None:
         """Compare two exchanges."""
+        from gymtap.proxy.tui import comparison  # noqa: PLC0415  # slow to load, and not needed to open
+
         heading = f"{before} | {after}"
         self.push_screen(TextPage(heading, lambda: self.reader.ask(comparison.of_exchanges, before, after)))
 
     def validate_exchange(self, name: str) -> None:
         """Say what checks find in an exchange."""
-        self.push_screen(TextPage(f"what checks say of {name}", lambda: self.reader.ask(validation, name)))
+        from gymtap.proxy.tui.validation import validation  # noqa: PLC0415  # slow to load, and not needed to open
+
+        path = self.feed.path
+        self.push_screen(TextPage(f"what checks say of {name}", lambda: asyncio.to_thread(validation, path, name)))
 
     @work(exclusive=True, group="ask")
-    async def replay(self, what: RowKey | str, start: str | None = None, *, edit: bool = False) -> None:
-        """Ask how, and send a row or an exchange again."""
+    async def replay(
+        self, what: RowKey | str, start: str | None = None, *, edit: bool = False, answered_by: RowKey | None = None
+    ) -> None:
+        """Ask how, and send a row or an exchange again.
+
+        `answered_by` is the row of an exchange that is a provider's or a judge's own: answering that from the capture
+        would prove nothing, so it is the row that is sent then.
+        """
+        from gymtap.proxy.tui.replay_page import ReplayPage  # noqa: PLC0415  # slow to load, and not needed to open
+        from gymtap.proxy.tui.replaying import Asked, check_target  # noqa: PLC0415  # slow to load, and not needed to open
+
         asked = Asked(what, start)
         if edit:
             edited = await self._edited(asked)
             if edited is None:
                 return
             asked = edited
-        way = await self.push_screen_wait(Choice(f"replay {asked.name}", _WAYS))
+        ways: tuple[tuple[str, str], ...] = _WAYS
+        if answered_by is not None:
+            ways = (("p", f"its row {answered_by.label}, with the provider's recorded answers"), *_WAYS[2:])
+        way = await self.push_screen_wait(Choice(f"replay {asked.name}", ways))
         if way is None:
             return
         if way == "t":
@@ -295,11 +318,13 @@ class GymtapTui(App[None]):
                 return
             asked = dataclasses.replace(asked, to=to)
         elif way != "a":
-            asked = dataclasses.replace(asked, stub=_STUBS[way])
+            asked = dataclasses.replace(asked, what=answered_by or asked.what, stub=_STUBS[way])
         self.push_screen(ReplayPage(asked))
 
-    async def _edited(self, asked: Asked) -> Asked | None:
+    async def _edited(self, asked: "Asked") -> "Asked | None":
         """With the body as a person makes it in the editor; None when nothing was changed."""
+        from gymtap.proxy.tui.replaying import editable  # noqa: PLC0415  # slow to load, and not needed to open
+
         try:
             before = await self.reader.ask(editable, asked)
         except GymtapError as error:

@@ -21,7 +21,7 @@ from gymtap.proxy.tui.lines import Lines, TextLines
 from gymtap.proxy.tui.page import Page
 from gymtap.proxy.tui.prompt import Prompt
 from gymtap.proxy.views.exchange_view import heading
-from gymtap.schemas import Diagnosis, Exchange, Finding, State
+from gymtap.schemas import Diagnosis, Exchange, Finding, ServerKind, State
 
 TABS = ("Request", "Response", "Chat", "Headers", "Timing", "Events", "Raw", "Hex")
 _AGAIN_S = 1.0
@@ -54,8 +54,8 @@ class ExchangePage(Page):
         Binding("v", "pager", "Pager", show=False),
         Binding("o", "editor", "Editor", show=False),
         Binding("r", "replay", "Replay"),
-        Binding("e", "edit", "Edit and send"),
-        Binding("V", "validate", "Validate"),
+        Binding("e", "edit", "Edit"),
+        Binding("V", "validate", "Validate", show=False),
         Binding("D", "why", "Why", show=False),
         Binding("i", "app.in_flight", "In flight", show=False),
         Binding("question_mark", "app.help", "Help", key_display="?"),
@@ -285,7 +285,10 @@ class ExchangePage(Page):
 
     def action_replay(self) -> None:
         """Send it again."""
-        self.tui.replay(self._exchange)
+        exchange = self._loaded.exchange if self._loaded else None
+        is_stubbed = exchange is not None and exchange.kind in {ServerKind.PROVIDER, ServerKind.JUDGE}
+        row = exchange.attribution.row if exchange is not None and is_stubbed else None
+        self.tui.replay(self._exchange, answered_by=row)
 
     def action_edit(self) -> None:
         """Change it, and send it."""

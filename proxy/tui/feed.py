@@ -6,13 +6,11 @@ list and put down a pulse, which the screen looks at ten times a second, however
 
 import time
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from threading import Event
 
 from gymtap.proxy.core.errors import GymtapError
-from gymtap.proxy.diagnose.capture import diagnose_row
 from gymtap.proxy.store import Capture, Identity, RowLine
 from gymtap.proxy.tui.row_list import RowList
 from gymtap.schemas import Diagnosis, Exchange, Gap, Row, RowState
@@ -59,9 +57,12 @@ class Feed:
             self.problem = str(error)
 
     def _read(self, capture: Capture) -> None:
-        self.pulse = _pulse(capture)
         _, cursor = capture.row_lines_since(None)
-        for piece in self._pieces(capture):
+        for piece in capture.row_lines(_FIRST_ROWS):
+            self.rows.put(piece)
+            break  # there is something to see at once
+        self.pulse = _pulse(capture)
+        for piece in capture.row_lines():
             self.rows.put(piece)
             self.changed.set()
             if self.stop.is_set():
@@ -77,13 +78,6 @@ class Feed:
             elif not self.pulse.live:
                 return
             self.stop.wait(POLL_S)
-
-    def _pieces(self, capture: Capture) -> Iterator[list[RowLine]]:
-        """The first piece is small, so that there is something to see at once."""
-        first = next(capture.row_lines(_FIRST_ROWS), [])
-        yield first
-        if len(first) >= _FIRST_ROWS or self.pulse.exchanges > _FIRST_ROWS:
-            yield from capture.row_lines()
 
     def diagnose(self) -> None:
         """Diagnose every failed row, once for all that failed alike."""
@@ -130,6 +124,8 @@ class Feed:
         self, capture: Capture, at: int, shape: int, known: dict[int, Diagnosis], found: dict[int, Diagnosis]
     ) -> None:
         if shape not in known:
+            from gymtap.proxy.diagnose.capture import diagnose_row  # noqa: PLC0415  # slow to load, and not needed to open
+
             self._breathe()
             known[shape] = diagnose_row(capture, as_row(self.rows.lines[at]), now_ns=time.time_ns())
             if time.monotonic() - self._told > _TOLD_EVERY_S:

@@ -13,15 +13,17 @@ from textual.widgets import Input
 from gymtap.proxy.core.filter import FIELDS
 from gymtap.proxy.tui.lines import TextLines
 
-_KEY_CELLS = 14
+_KEY_CELLS = 16
+_NOT_OURS = ("scroll_", "page_up", "page_down", "page_left", "page_right", "screen.", "help_quit", "show_")
 
 
 def keys(screen: Screen[Any]) -> Iterator[tuple[str, str]]:
     """Every key that does something there, with what it does."""
     told: dict[str, list[str]] = {}
-    for active in screen.active_bindings.values():
+    view_first = sorted(screen.active_bindings.values(), key=lambda active: active.node is not screen)
+    for active in view_first:
         binding = active.binding
-        if binding.description and active.enabled:
+        if binding.description and active.enabled and not binding.action.startswith(_NOT_OURS):
             told.setdefault(binding.description, []).append(binding.key_display or _name(binding.key))
     for description, names in told.items():
         yield " ".join(dict.fromkeys(names)), description
@@ -38,7 +40,6 @@ class Help(ModalScreen[None]):
     DEFAULT_CSS = """
     Help { align: center middle; }
     Help > Vertical { width: 76; max-width: 96%; height: 90%; border: round $primary; padding: 0 1; }
-    Help Input { border: none; height: 1; padding: 0; background: $surface; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape", "app.pop_screen", "Close", priority=True),
@@ -59,7 +60,7 @@ class Help(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         """What to look for, and the keys."""
         with Vertical():
-            yield Input(placeholder="type to narrow; Esc closes")
+            yield Input(placeholder="type to narrow; Esc closes", compact=True)
             yield TextLines()
 
     def on_mount(self) -> None:

@@ -18,7 +18,6 @@ class Prompt(ModalScreen[str | None]):
     DEFAULT_CSS = """
     Prompt { align: left bottom; background: transparent; }
     Prompt > Vertical { height: auto; width: 100%; background: $panel; }
-    Prompt Input { border: none; height: 1; padding: 0; background: $surface; }
     Prompt Static { height: auto; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "refuse", "Leave it", priority=True)]
@@ -33,7 +32,7 @@ class Prompt(ModalScreen[str | None]):
         """The label, what is wrong, the line."""
         with Vertical():
             yield Static(self._label, id="label", markup=False)
-            yield Input(self._value, id="text", select_on_focus=False)
+            yield Input(self._value, id="text", select_on_focus=False, compact=True)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Say at once what is wrong."""

@@ -12,8 +12,8 @@ from textual.containers import Container
 from textual.widgets import Static
 
 from gymtap.proxy.core.errors import GymtapError
-from gymtap.proxy.diagnose.capture import diagnose_row
 from gymtap.proxy.store import Capture, RowLine
+from gymtap.proxy.tui.feed import as_row
 from gymtap.proxy.tui.lines import Lines, TextLines
 from gymtap.proxy.tui.page import Page
 from gymtap.proxy.tui.row_list import full_label
@@ -21,7 +21,7 @@ from gymtap.proxy.tui.waterfall_list import Waterfall
 from gymtap.proxy.views.call_tree import CallTree, call_tree
 from gymtap.proxy.views.diagnosis_view import NAME_CELLS, diagnosis_lines
 from gymtap.proxy.views.tree_view import row_heading
-from gymtap.schemas import Diagnosis, Exchange, Row, RowKey, RowState
+from gymtap.schemas import Diagnosis, Exchange, Row, RowState
 
 _AGAIN_S = 1.0
 
@@ -35,15 +35,17 @@ class Seen:
     tree: CallTree
 
 
-def read_row(capture: Capture, key: RowKey) -> Seen:
-    """Its exchanges and their tree. Raises CaptureError."""
-    row = capture.row(key)
+def read_row(capture: Capture, line: RowLine) -> Seen:
+    """The row as it is now, its exchanges and their tree. Raises CaptureError."""
+    row = as_row(next(iter(capture.row_lines_of([line.identity])), line))
     exchanges = list(capture.exchanges(row=row.key))
     return Seen(row, exchanges, call_tree(exchanges, row.root))
 
 
 def read_diagnosis(capture: Capture, row: Row) -> Diagnosis:
     """Why the row went as it did."""
+    from gymtap.proxy.diagnose.capture import diagnose_row  # noqa: PLC0415  # slow to load, and not needed to open
+
     return diagnose_row(capture, row, now_ns=time.time_ns())
 
 
@@ -111,7 +113,7 @@ class RowPage(Page):
         reader = self.tui.reader
         try:
             first = self._seen is None
-            self._seen = seen = await reader.ask(read_row, self._line.key)
+            self._seen = seen = await reader.ask(read_row, self._line)
             self._show(seen)
             self.diagnosis = await reader.ask(read_diagnosis, seen.row)
         except GymtapError as error:

@@ -1,9 +1,11 @@
 """What checks say about one exchange now: its row, its tools, the answer; with what they said when it was captured."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 from rich.text import Text
 
+from gymtap.proxy.check.engines import Engines
 from gymtap.proxy.check.provider_answers import check_answer
 from gymtap.proxy.check.requests import carriers_in
 from gymtap.proxy.check.row_check import Against, RowChecker
@@ -16,14 +18,20 @@ from gymtap.schemas import Call, Exchange, Finding
 _GENERATIONS = frozenset({Call.RESPONSES, Call.MODEL, Call.PROVIDER, Call.JUDGE})
 
 
-def validation(capture: Capture, name: str) -> list[Text]:
-    """Every finding, once. Raises CaptureError."""
+def validation(path: Path, name: str) -> list[Text]:
+    """Every finding, once. It asks vLLM's own engines, which takes seconds: not for the reader's thread.
+
+    Raises CaptureError.
+    """
+    capture = Capture(path)
     exchange = capture.exchange(name)
-    found = list(dict.fromkeys([*capture.findings(exchange=name), *_checked(capture, exchange)]))
-    return list(findings(found)) or [Text("nothing to find fault with")]
+    not_run: set[str] = set()
+    found = list(dict.fromkeys([*capture.findings(exchange=name), *_checked(capture, exchange, not_run)]))
+    lines = list(findings(found)) or [Text("nothing to find fault with")]
+    return [*lines, *(Text(f"not asked: {what}", "dim") for what in sorted(not_run))]
 
 
-def _checked(capture: Capture, exchange: Exchange) -> Iterator[Finding]:
+def _checked(capture: Capture, exchange: Exchange, not_run: set[str]) -> Iterator[Finding]:
     request = body_of(capture, exchange.request.body) or b""
     for carrier in carriers_in(exchange.id, request) if request else ():
         if isinstance(carrier, str):
@@ -31,8 +39,10 @@ def _checked(capture: Capture, exchange: Exchange) -> Iterator[Finding]:
         if exchange.call is Call.RUN:
             yield from RowChecker(Against()).check(carrier.row)
         elif "tools" in carrier.row:
-            checked = ToolCheck(None)
-            checked.feed([carrier])
+            with Engines() as engines:
+                checked = ToolCheck(engines)
+                checked.feed([carrier])
+            not_run |= set(checked.report.not_run)
             yield from (met.finding for met in checked.report.findings)
     response = exchange.response
     answer = body_of(capture, response.body) if response else None
