@@ -1,0 +1,281 @@
+"""Reads logs of any size once, line by line, and keeps what may name a cause: a bounded excerpt, and a few facts.
+
+A log repeats itself, so a line is looked at only when its shape (the line without its digits) is new; a
+traceback, or an answer that Gym printed, is kept whole and once. Inner processes come before outer ones, since
+among equals the first to speak is the cause: the scheduler, the cluster, the model, Gym's servers, the collector.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import IntEnum
+from pathlib import Path
+
+from gymtap.proxy.core.errors import UsageError
+
+MAX_LINE_BYTES = 2**16
+"""What a line has beyond this is left out."""
+MAX_KEPT_LINES = 60_000
+MAX_SHAPES = 300_000
+_SHAPE_BYTES = 400
+_BLOCK_LINES = 400
+_MESSAGE_LINES = 3  # of an exception, after its first: pydantic names the field in the next one
+_ENDINGS = ("*.log", "*.out", "*.err", "*.txt")
+_DIGITS = b"0123456789"
+
+
+class LogKind(IntEnum):
+    """Whose log it is, from the inside out."""
+
+    SLURM = 0
+    RAY = 1
+    VLLM = 2
+    SERVERS = 3
+    OTHER = 4
+    COLLECTOR = 5
+
+
+_KINDS: tuple[tuple[LogKind, bytes], ...] = (
+    (LogKind.COLLECTOR, rb"Collecting rollouts|\[rollout_collection\]|Preprocessing and repeating rows|rollout_collection"),
+    (LogKind.SERVERS, rb"upstream_request_failed|servers ready!|nemo_gym\.server_utils|SimpleServer|^\(\w+\) INFO"),
+    (LogKind.VLLM, rb"\bvllm\b|EngineCore|\(APIServer|vLLM API server"),
+    (LogKind.RAY, rb"\braylet\b|ray::|local Ray instance|\bgcs_server\b|ray\.exceptions|ray start"),
+    (LogKind.SLURM, rb"slurmstepd|\bsrun:|\bsbatch:|SLURM_|JOB \d+ ON|pyxis|enroot"),
+)
+_WORTH = re.compile(
+    rb"error|exception|fail|fatal|refus|reset|kill|signal|oom|memory|space|quota|limit|time[d ]?-?out|exit|dead|died|lost|"
+    rb"unable|cannot|can't|could ?n[o']t|not found|no such|no module|missing|invalid|unexpected|unsupported|denied|"
+    rb"already|in use|unreachable|disconnect|retry|retries|abort|cancel|stale|corrupt|truncat|mismatch|duplicate|skipp|"
+    rb"rollouts? but|parser|warn|\xf0\x9f\x9a\xa8|panic|nccl|xid|evict|preempt|pending|infeasible|unhealthy|not ready|"
+    rb"waiting|drop|empty|none of|unknown|resum|\b499\b|interpolat|version",
+    re.IGNORECASE,
+)
+_UPSTREAM, _TRACEBACK = b"upstream_request_failed", b"Traceback (most recent call last)"
+_NEXT_SPEAKER = re.compile(rb"^\s*(?:\([\w. =:/-]{1,60}\)\s?)?(?:\xf0\x9f\x9a\xa8|\[|INFO|WARNING|ERROR|Traceback|\d{4}-\d\d)")
+_SPEAKER = re.compile(rb"^\s*\([\w. =:/-]{1,60}\)\s?")
+_MARGIN = re.compile(rb"^\s*(?:\| ?|\+-[+\-\s\d]*)")
+_NO_RESULT = re.compile(r"None of the \d+ dispatched rollouts produced a result")
+_VERSION = re.compile(
+    rb"\b(nemo[-_]gym|vllm|vLLM API server|ray)(?: version|==|[ -]v?|: ?v?)[ =]*v?(\d+\.\d+(?:\.\d+)?\w*)", re.IGNORECASE
+)
+_FACTS: tuple[tuple[bytes, str, re.Pattern[bytes]], ...] = (
+    (b"servers ready", "servers_ready", re.compile(rb"(\d+) / (\d+) servers ready")),
+    (b"Collecting rollouts", "progress", re.compile(rb"Collecting rollouts:.*?\| (\d+)/(\d+) \[")),
+    (b"Repeating rows", "repeats", re.compile(rb"Repeating rows (\d+) times")),
+    (b"startup complete", "started", re.compile(rb"Application startup complete")),
+    (b"model endpoints are", "endpoints", re.compile(rb"All model endpoints are answering")),
+    (b"rollout collection!", "finished", re.compile(rb"Finished rollout collection!")),
+    (b"local Ray", "ray_started", re.compile(rb"Started a local Ray instance")),
+    (b"Skipping resume", "not_resumed", re.compile(rb"Skipping resume_from_cache[^\n]{0,200}")),
+    (b"Resuming", "resumed", re.compile(rb"Resuming[^\n]{0,200}")),
+    (b"Overriding responses", "overridden", re.compile(rb"Overriding responses_create_params fields")),
+)
+
+
+@dataclass(frozen=True)
+class LogFile:
+    """One log that was read."""
+
+    path: Path
+    kind: LogKind
+    lines: int
+    size_bytes: int
+
+
+@dataclass(frozen=True)
+class Logs:
+    """The excerpt of all logs, in reading order. `places` has (file, number from 1) of each line of `lines`.
+
+    `facts` has the last sight of each named marker: its groups, or its text. `versions` maps a package to the versions
+    that logs name. `left_out`: whether there was more that may name a cause than is kept.
+    """
+
+    lines: tuple[str, ...] = ()
+    places: tuple[tuple[str, int], ...] = ()
+    files: tuple[LogFile, ...] = ()
+    facts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    versions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    no_result: bool = False
+    left_out: bool = False
+
+    def has(self, kind: LogKind) -> bool:
+        """Whether one of the logs is of that kind."""
+        return any(file.kind is kind for file in self.files)
+
+    def place(self, where: str) -> str:
+        """`log:17` of a diagnosis as the file and line that it stands for; anything else as it is."""
+        number = where.removeprefix("log:")
+        if not where.startswith("log:") or not number.isdigit() or not 0 < int(number) <= len(self.places):
+            return where
+        name, line = self.places[int(number) - 1]
+        return f"{name}:{line}"
+
+    def numbers(self, fact: str) -> tuple[int, ...] | None:
+        """A fact's groups as numbers; None where it was not seen."""
+        found = self.facts.get(fact)
+        return None if found is None else tuple(int(part) for part in found)
+
+
+def read_logs(paths: Iterable[Path]) -> Logs:
+    """Read logs and directories of them (`*.log`, `*.out`, `*.err`, `*.txt`). Raises UsageError for what is not there."""
+    read = sorted((_read(file) for path in paths for file in _files(path)), key=lambda one: one.kind)
+    lines = [(text, (one.path.name, number)) for one in read for number, text in one.kept]
+    facts = {name: found for one in read for name, found in one.facts.items()}
+    versions: dict[str, tuple[str, ...]] = {}
+    for one in read:
+        for package, version in one.versions:
+            versions[package] = tuple(dict.fromkeys((*versions.get(package, ()), version)))
+    told = [pair for pair in lines if not _NO_RESULT.search(pair[0])]
+    return Logs(
+        lines=tuple(text for text, _ in told[:MAX_KEPT_LINES]),
+        places=tuple(place for _, place in told[:MAX_KEPT_LINES]),
+        files=tuple(LogFile(one.path, one.kind, one.lines, one.size_bytes) for one in read),
+        facts=facts,
+        versions=versions,
+        no_result=len(told) < len(lines),
+        left_out=len(told) > MAX_KEPT_LINES or any(one.left_out for one in read),
+    )
+
+
+def _files(path: Path) -> list[Path]:
+    if path.is_dir():
+        found = sorted({file for ending in _ENDINGS for file in path.rglob(ending) if file.is_file()})
+        if not found:
+            raise UsageError(f"{path}: holds no log", f"logs are told by their ending: {', '.join(_ENDINGS)}")
+        return found
+    if not path.is_file():
+        raise UsageError(f"{path}: no such file or directory", "--log names a log, or a directory of them")
+    return [path]
+
+
+@dataclass
+class _Read:
+    path: Path
+    kind: LogKind = LogKind.OTHER
+    lines: int = 0
+    size_bytes: int = 0
+    kept: list[tuple[int, str]] = field(default_factory=list)
+    facts: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    versions: list[tuple[str, str]] = field(default_factory=list)
+    left_out: bool = False
+    shapes: set[int] = field(default_factory=set)
+    kinds: set[LogKind] = field(default_factory=set)
+
+
+def _read(path: Path) -> _Read:
+    read = _Read(path)
+    lines = _pieces(path, read)
+    pending = next(lines, None)
+    while pending is not None:
+        number, line = pending
+        if _TRACEBACK in line or _UPSTREAM in line:
+            pending = _block(read, lines, number, line)
+            continue
+        _line(read, number, line)
+        pending = next(lines, None)
+    read.kind = min(read.kinds, default=LogKind.OTHER) if LogKind.COLLECTOR not in read.kinds else _mixed(read.kinds)
+    return read
+
+
+def _mixed(kinds: set[LogKind]) -> LogKind:
+    """`gym eval run` in serve mode writes its servers' lines and its own into one log: that is the servers'."""
+    return LogKind.SERVERS if LogKind.SERVERS in kinds else LogKind.COLLECTOR
+
+
+def _pieces(path: Path, read: _Read) -> Iterator[tuple[int, bytes]]:
+    """(line number, what a terminal would have shown of it): a progress bar's line is cut at its returns."""
+    try:
+        with path.open("rb") as file:
+            cut = False
+            while line := file.readline(MAX_LINE_BYTES):
+                read.size_bytes += len(line)
+                if not cut:
+                    read.lines += 1
+                    line = line.rstrip(b"\r\n")  # noqa: PLW2901 - the line without its end
+                    for piece in line.split(b"\r") if b"\r" in line else (line,):
+                        yield read.lines, piece
+                cut = not line.endswith(b"\n") and len(line) >= MAX_LINE_BYTES - 2
+    except OSError as error:
+        raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _line(read: _Read, number: int, line: bytes) -> None:
+    for marker, name, pattern in _FACTS:
+        if marker in line and (found := pattern.findall(line)):
+            last = found[-1]
+            parts = last if isinstance(last, tuple) else (last,)
+            read.facts[name] = tuple(part.decode("utf-8", "replace") for part in parts)
+    if not _is_new(read, line):
+        return
+    _learn(read, line)
+    if _WORTH.search(line):
+        _keep(read, [(number, line)])
+
+
+def _is_new(read: _Read, line: bytes) -> bool:
+    if b"ersion" in line:  # a version is all digits, and worth more than its shape
+        return True
+    shape = hash(line[:_SHAPE_BYTES].translate(None, _DIGITS))
+    if shape in read.shapes:
+        return False
+    if len(read.shapes) < MAX_SHAPES:
+        read.shapes.add(shape)
+    return True
+
+
+def _learn(read: _Read, line: bytes) -> None:
+    for kind, pattern in _KINDS:
+        if kind not in read.kinds and re.search(pattern, line):
+            read.kinds.add(kind)
+    for package, version in _VERSION.findall(line):
+        name = package.decode().lower().replace("_", "-").replace("vllm api server", "vllm")
+        read.versions.append((name, version.decode()))
+
+
+def _block(read: _Read, lines: Iterator[tuple[int, bytes]], number: int, line: bytes) -> tuple[int, bytes] | None:
+    """Take a traceback, or an answer that was printed, to its end; what comes after it."""
+    _learn(read, line)
+    over = _answer_is_over if _UPSTREAM in line else _traceback_is_over
+    block = [(number, line)]
+    for following in lines:
+        if len(block) >= _BLOCK_LINES or over(block, following[1]):
+            _keep_once(read, block)
+            return following
+        block.append(following)
+    _keep_once(read, block)
+    return None
+
+
+def _traceback_is_over(block: list[tuple[int, bytes]], line: bytes) -> bool:
+    """Whether the exception was named, and this line is no more of its message."""
+    told = [number for number, (_, text) in enumerate(block) if number and not _is_indented(text)]
+    if not told or _is_indented(line):
+        return False
+    return len(block) - told[0] > _MESSAGE_LINES or _NEXT_SPEAKER.match(line) is not None
+
+
+def _is_indented(line: bytes) -> bool:
+    bare = _MARGIN.sub(b"", _SPEAKER.sub(b"", line))
+    return bare[:1] in {b" ", b"\t", b""} or bare.startswith((b"During handling", b"The above exception", b"Traceback"))
+
+
+def _answer_is_over(block: list[tuple[int, bytes]], line: bytes) -> bool:
+    if len(block) == 1:
+        return b"Response content" not in line
+    return bool(_NEXT_SPEAKER.match(line) or (_SPEAKER.match(line) and b"Response content" not in line))
+
+
+def _keep_once(read: _Read, block: list[tuple[int, bytes]]) -> None:
+    text = b"\n".join(line for _, line in block)
+    shape = hash((text[:_SHAPE_BYTES] + text[-2 * _SHAPE_BYTES :]).translate(None, _DIGITS))
+    if shape not in read.shapes:
+        read.shapes.add(shape)
+        _learn(read, text)
+        _keep(read, block)
+
+
+def _keep(read: _Read, lines: list[tuple[int, bytes]]) -> None:
+    if len(read.kept) + len(lines) > MAX_KEPT_LINES:
+        read.left_out = True
+        return
+    read.kept += [(number, line.decode("utf-8", "replace")) for number, line in lines]
