@@ -23,6 +23,7 @@ class Outcome(StrEnum):
     REQUEST = "request_rejected"  # a 4xx about something else
     CONTEXT = "context_exceeded"
     SERVER = "server_error"  # a 5xx that no word attributes to a schema
+    STATE = "server_state"  # refused as everything like it is, for what the server is
     PARSER = "no_tool_parser"
     AUTH = "unauthorized"
     MODEL = "unknown_model"

@@ -12,6 +12,8 @@ from gymtap.proxy.preflight.answers import FATAL, Answer, Outcome
 
 _PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
+_TAKEN = frozenset({Outcome.ACCEPTED, Outcome.INCOMPLETE})
+
 type Ask = Callable[[dict[str, Any]], Awaitable[Answer]]
 
 
@@ -19,18 +21,22 @@ type Ask = Callable[[dict[str, Any]], Awaitable[Answer]]
 class ServerState:
     """Something about the server rather than the tools. `fatal`: nothing else is worth asking.
 
-    `mode` is what of the dataset it concerns: `strict`, `auto`, `required`, or `all` of it.
+    `modes` is what of the dataset it concerns (`strict`, `auto`, `required`); empty is all of it.
     """
 
     name: str
     message: str
     fix: str
-    mode: str = "all"
+    modes: tuple[str, ...] = ()
     fatal: bool = False
+
+    def concerns(self, modes: frozenset[str]) -> bool:
+        """Whether a request that needs these is refused for this."""
+        return not self.modes or bool(modes & set(self.modes))
 
     def as_json(self) -> dict[str, Any]:
         """The documented JSON."""
-        return {"state": self.name, "concerns": self.mode, "message": self.message, "fix": self.fix}
+        return {"state": self.name, "concerns": list(self.modes) or ["all"], "message": self.message, "fix": self.fix}
 
 
 def modes_of(request: dict[str, Any]) -> frozenset[str]:
@@ -64,13 +70,15 @@ async def probe(ask: Ask, model: str, served: list[str] | Answer, modes: Iterabl
     plain = await ask(good("plain", model))
     if plain.outcome in FATAL:
         return [_fatal(plain, model, names)]
-    states = [] if plain.outcome in (Outcome.ACCEPTED, Outcome.INCOMPLETE) else [_broken(plain)]
-    wanted = set(modes)
+    if plain.outcome not in _TAKEN:
+        return [_broken(plain)]
+    wanted, refused = set(modes), dict[Outcome, list[tuple[str, Answer]]]()
     for mode in ("strict", "auto", "required"):
         if mode in wanted:
             answer = await ask(good(mode, model))
-            states += [state] if (state := _state(mode, answer)) else []
-    return states
+            if answer.outcome not in _TAKEN:
+                refused.setdefault(answer.outcome, []).append((mode, answer))
+    return [_state(outcome, told) for outcome, told in refused.items()]
 
 
 def _fatal(answer: Answer, model: str, names: list[str]) -> ServerState:
@@ -95,22 +103,26 @@ def _broken(answer: Answer) -> ServerState:
     return ServerState("broken", message, "Look at the server's own log; the tools have no part in it.")
 
 
-def _state(mode: str, answer: Answer) -> ServerState | None:
-    said = f"{answer.status}: {answer.message}"
-    if answer.outcome in (Outcome.ACCEPTED, Outcome.INCOMPLETE):
-        return None
-    if answer.outcome is Outcome.PARSER:
-        fix = "Start vLLM with --enable-auto-tool-choice --tool-call-parser NAME (hermes, qwen3_coder, llama3_json, …)."
-        return ServerState("no_tool_parser", f"the server was started without a tool parser ({said})", fix, mode)
-    if answer.outcome is Outcome.SCHEMA and mode == "strict":
-        message = f"it refuses every strict tool, this good one included ({said}): its backend is pinned to guidance"
-        fix = "Start vLLM with --structured-outputs-config.backend auto or xgrammar (vllm#55152)."
-        return ServerState("pinned_backend", message, fix, mode)
-    if answer.outcome in (Outcome.SERVER, Outcome.SCHEMA):
-        message = (
-            f"it fails on a good {mode} tool ({said}): its engine keeps the backend of the first structured request"
-            " that it met, or is pinned to one that knows no tool grammars (outlines, lm-format-enforcer)"
-        )
-        fix = "Unpin the backend, or restart vLLM and let an ordinary strict tool call be its first structured request."
-        return ServerState("wrong_backend", message, fix, mode)
-    return ServerState("refuses_tools", f"it refuses a good {mode} tool ({said})", "See the server's log.", mode)
+def _state(outcome: Outcome, told: list[tuple[str, Answer]]) -> ServerState:
+    """What it means that a good tool is refused in these modes with this outcome."""
+    modes = tuple(mode for mode, _ in told)
+    first = told[0][1]
+    which = f"a good {' and a good '.join(modes)} tool ({first.status}: {first.message})"
+    match outcome:
+        case Outcome.PARSER:
+            message = f"it refuses {which}: it was started without a tool parser"
+            fix = "Start vLLM with --enable-auto-tool-choice and --tool-call-parser NAME (hermes, llama3_json, …)."
+            return ServerState("no_tool_parser", message, fix, modes)
+        case Outcome.SCHEMA:
+            message = f"it refuses {which}: its backend is pinned to one that takes no tool grammars, guidance say"
+            fix = "Start vLLM with --structured-outputs-config.backend auto or xgrammar (vllm#55152)."
+            return ServerState("pinned_backend", message, fix, modes)
+        case Outcome.SERVER:
+            message = (
+                f"it fails on {which}: its engine keeps the backend of the first structured request that it met,"
+                " or is pinned to one that knows no tool grammars (outlines, lm-format-enforcer)"
+            )
+            fix = "Unpin the backend, or restart vLLM and let a strict tool call be its first structured request."
+            return ServerState("wrong_backend", message, fix, modes)
+        case _:
+            return ServerState("refuses_tools", f"it refuses {which}", "See the server's own log.", modes)

@@ -36,6 +36,7 @@ class Result:
     offline: list[tuple[Path, Preflight]] = field(default_factory=list)
     unknown: bool = False  # an engine could not be run
     state: str = ""
+    comparable: bool = False  # the server's verdict is about the schemas, and so is ours
 
     @property
     def ok(self) -> bool:
@@ -45,7 +46,7 @@ class Result:
     @property
     def agrees(self) -> bool | None:
         """Whether our verdict is the endpoint's; None where one of them says nothing of the schema."""
-        if self.unknown or self.state or self.answer.outcome not in (*_GOOD, Outcome.SCHEMA):
+        if not self.comparable or self.answer.outcome not in (*_GOOD, Outcome.SCHEMA):
             return None
         return self.ok is not bool(self.offline)
 
@@ -149,12 +150,14 @@ def _judged(result: Result, states: list[ServerState], engines: Engines | None) 
             result.unknown |= verdict.verdict.ok is None
             if verdict.verdict.refused:
                 result.offline.append((at, verdict))
-    if outcome is Outcome.SERVER and result.offline:
+    needs = modes_of(result.asked.request or {})
+    state = next((state.name for state in states if state.concerns(needs)), "")
+    result.comparable = not result.unknown and not state
+    if result.offline and outcome in (Outcome.SERVER, Outcome.PARSER):
         result.answer = replace(result.answer, outcome=Outcome.SCHEMA)
-    if not result.ok and not result.offline and result.asked.request is not None:
-        needs = modes_of(result.asked.request)
-        explains = (state for state in states if state.mode == "all" or state.mode in needs)
-        result.state = next((state.name for state in explains), "")
+    elif state and not result.ok and not result.offline and result.asked.request is not None:
+        result.state = state
+        result.answer = replace(result.answer, outcome=Outcome.STATE)
     return result
 
 
