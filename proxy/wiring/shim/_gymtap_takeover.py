@@ -3,6 +3,9 @@
 The private port is bound on a socket of ours first, and only once the tap listens is it moved under the
 server's own file descriptor: so no port is chosen twice, and whatever fails leaves an unbound socket on which
 the server binds as it would have.
+
+Whatever imports `socket` first loads this module in the middle of its own import (`email.utils` does, which
+`http.client` needs), so what talks to the tap is imported when a Gym server binds, and not before.
 """
 
 import fcntl
@@ -10,8 +13,6 @@ import os
 import socket as _socket
 
 import _gymtap_config
-import _gymtap_control
-import _gymtap_relay
 
 _LOOPBACK = {_socket.AF_INET: "127.0.0.1", _socket.AF_INET6: "::1"}
 
@@ -30,7 +31,7 @@ class _Takeover:
         try:
             own = self._claim(sock, address)
         except Exception as error:  # noqa: BLE001 - a configuration that is read wrongly must not stop a bind
-            _gymtap_control.say_once(f"the address {address} is not captured: {error!r}")
+            _say_once(f"the address {address} is not captured: {error!r}")
             own = None
         if own is None:
             return self._bind(sock, address)
@@ -56,8 +57,10 @@ class _Takeover:
             private = self._granted(sock, name, kind, host, port)
         except Exception as error:  # noqa: BLE001 - whatever it is, the server binds as it would have
             self._refused = True
-            _gymtap_control.say_once(f"{name} at {host}:{port} is not captured: {error}")
+            _say_once(f"{name} at {host}:{port} is not captured: {error}")
             return self._bind(sock, address)
+        import _gymtap_relay  # noqa: PLC0415 - see above
+
         with private:
             _adopt(sock, private)
         _gymtap_relay.guard(name, self._lease, (host, port), sock.getsockname()[:2], self._step_back)
@@ -68,6 +71,8 @@ class _Takeover:
         self._refused = True
 
     def _granted(self, sock, name, kind, host, port):
+        import _gymtap_control  # noqa: PLC0415 - see above
+
         private = _socket.socket(sock.family, _socket.SOCK_STREAM)
         try:
             self._bind(private, (_LOOPBACK[sock.family], 0))
@@ -80,6 +85,12 @@ class _Takeover:
             raise
         self._public, self._private_port = (host, port), upstream[1]
         return private
+
+
+def _say_once(text):
+    import _gymtap_control  # noqa: PLC0415 - see above
+
+    _gymtap_control.say_once(text)
 
 
 def _names(host, address):
