@@ -37,7 +37,7 @@ HELD_MAX_BYTES = 32 * 2**20
 """How much of what awaits a contract is held; beyond it the oldest is let go, checked by what needs none."""
 
 _TIMEOUT_S = 60.0
-_STOP_WAIT_S = 2.0
+_STOP_WAIT_S = 5.0
 _ROWS_REMEMBERED = 20_000
 _TOOL_LISTS_REMEMBERED = 1_000
 
