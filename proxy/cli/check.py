@@ -67,6 +67,8 @@ def _tools(
         for source in sources:
             check.feed(requests_of(Path(source)))
     report = check.report
+    for source in sources:
+        _add_routing(report, Path(source))
     if as_json:
         screen.write_json(report.as_json())
     else:
@@ -74,6 +76,20 @@ def _tools(
     if report.not_run and not as_json:
         screen.note("! not every verdict could be found out; `gymtap engines install` gets the engines, without torch")
     raise typer.Exit(_status(report))
+
+
+def _add_routing(report: "ToolReport", source: Path) -> None:
+    """Of a capture, also what its tools miss at its servers, and what its models' calls went into."""
+    from gymtap.proxy.contracts.captured import routing  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.store import Capture, is_capture  # noqa: PLC0415
+
+    if is_capture(source):
+        capture = Capture(source)
+        try:
+            for said in routing(capture):
+                report.add(said.finding, said.where)
+        finally:
+            capture.close()
 
 
 def _status(report: "ToolReport") -> int:

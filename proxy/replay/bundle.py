@@ -114,6 +114,8 @@ def _write(capture: Capture, directory: Path, found: Sequence[Recorded], said: C
     writer = CaptureWriter.create(directory, command=info.command)
     for server in info.servers:
         writer.listening(server)
+    for contract in capture.contracts():
+        writer.contract(contract.server, capture.document(contract), contract.problem or "")
     for one in found:
         writer.add(one.exchange, one.request_body, one.response_body)
         for finding in capture.findings(exchange=one.exchange.id):
