@@ -3,7 +3,6 @@
 Exit status: 0 all accepted, 1 something refused, 2 it could not be asked.
 """
 
-import asyncio
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -46,6 +45,8 @@ def _preflight(
     as_json: JsonOption = False,
 ) -> None:
     """Ask a live endpoint about every distinct tool list of a dataset, as Gym would, for one token each."""
+    import asyncio  # noqa: PLC0415 - quick `--help`
+
     key = _key(api_key_env)
     report = asyncio.run(_sweep(sources, endpoint, model, key, concurrency, timeout_s, no_grammar))
     if as_json:

@@ -16,8 +16,9 @@ def test_rows_are_listed_with_the_innermost_message(gymtap: Gymtap, capture: Pat
     said = gymtap("rows", str(capture))
     lines = said.out.splitlines()
     assert said.code == 0
-    assert lines[0].split() == ["row", "state", "time", "status", "reward", "calls", "failed", "agent", "error"]
-    assert lines[1].split() == ["5.0", "✗", "failed", "2.0", "ms", "500", "6", "5", "no", "such", "tool"]
+    headings = ["row", "state", "time", "status", "reward", "calls", "failed", "findings", "agent", "error"]
+    assert lines[0].split() == headings
+    assert lines[1].split() == ["5.0", "✗", "failed", "2.0", "ms", "500", "6", "5", "1", "no", "such", "tool"]
     assert "the tap stopped while this was open" in lines[2]
     assert len(lines) == 6
     assert "5 rows: 2 failed, 3 done" in said.err
@@ -70,7 +71,7 @@ def test_rows_as_json_are_rows(gymtap: Gymtap, capture: Path) -> None:
     document = gymtap("rows", "--json").json()
     first = document["rows"][0]
     assert document["capture"] == str(capture)
-    assert (first.pop("label"), first.pop("message")) == ("5.0", "no such tool")
+    assert (first.pop("label"), first.pop("message"), first.pop("error_findings")) == ("5.0", "no such tool", 1)
     assert Row.model_validate(first).root == "a1"
 
 
@@ -81,6 +82,7 @@ def test_a_tree_shows_calls_retries_doubts_and_what_was_answered(gymtap: Gymtap,
         "call                          status    time  sent  received  id",
         "✗ run → agent                    500  2.0 ms  12 B     100 B  a1",
         "└─ ✗ model                       500  2.0 ms  12 B     200 B  a2",
+        "   │ ✗ tool-schema  no such tool",
         "   └─ ✗ provider ×3 (429 ×3)     429  2.0 ms  12 B     500 B  a5",  # noqa: RUF001 - the sign of a count
         "        slow down",
         "called by something that was not seen",
