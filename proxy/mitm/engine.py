@@ -1,0 +1,197 @@
+"""mitmproxy, embedded: its proxy, its TLS, our bridge, and none of its other addons.
+
+It runs on a thread and an event loop of its own, since mitmproxy sets its loop's task factory, which must not touch the
+first engine's. It keeps its options in a module, so there is one engine in a process at a time.
+"""
+
+import asyncio
+import tempfile
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from mitmproxy import exceptions, options
+from mitmproxy.addons import core, disable_h2c, dns_resolver, next_layer, proxyserver, tlsconfig, upstream_auth
+from mitmproxy.master import Master
+from mitmproxy.proxy import mode_specs
+
+from gymtap.proxy.core.errors import GymtapError, ListenError, UsageError
+from gymtap.proxy.mitm.bridge import Bridge
+from gymtap.proxy.mitm.trust import BUNDLE, write_bundle
+from gymtap.proxy.tap import Source
+
+CA_FILE = "mitmproxy-ca-cert.pem"
+_LOOPBACK = "127.0.0.1"
+_START_S = 60.0
+_STOP_S = 5.0
+
+
+def default_confdir() -> Path:
+    """Where mitmproxy keeps its CA: shared with it, so that a client that trusts mitmproxy trusts this."""
+    return Path.home() / ".mitmproxy"
+
+
+@dataclass(frozen=True)
+class MitmSettings:
+    """`modes` are mitmproxy's own mode strings (`regular@8080`); `upstream_ca` a PEM file to trust upstream.
+
+    A mode that names no host listens on loopback. `expose` allows one that others reach.
+    """
+
+    modes: Sequence[str] = ("regular@0",)
+    confdir: Path | None = None
+    upstream_ca: Path | None = None
+    expose: bool = False
+
+    @property
+    def ca(self) -> Path:
+        """The certificate that clients have to trust; there once the engine has started."""
+        return (self.confdir or default_confdir()) / CA_FILE
+
+
+class MitmEngine:
+    """The second engine: `async with MitmEngine(settings, tap.source(), said) as engine`, inside the tap.
+
+    Entering raises UsageError for a mode that is none, or would be exposed, and ListenError for one that cannot
+    listen. `said` is called on its thread.
+    """
+
+    def __init__(self, settings: MitmSettings, source: Source, said: Callable[[str], None]) -> None:
+        self._settings = settings
+        self._said = said
+        self._source = source
+        self._thread = threading.Thread(target=self._run, name="gymtap-mitm", daemon=True)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._master: Master | None = None
+        self._started = threading.Event()
+        self._failure: Exception | None = None
+        self._check()
+        self.addresses: tuple[tuple[str, int], ...] = ()
+        """Where it listens, once it has started."""
+
+    @property
+    def ca(self) -> Path:
+        """The certificate that clients have to trust."""
+        return self._settings.ca
+
+    async def __aenter__(self) -> "MitmEngine":
+        self._thread.start()
+        await asyncio.to_thread(self._started.wait, _START_S)
+        if self._failure is not None:
+            raise self._failure
+        if not self._started.is_set():
+            raise GymtapError(
+                "mitmproxy did not start", "its local and wireguard modes may wait for the system's consent"
+            )
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._loop is not None and self._master is not None and self._thread.is_alive():
+            self._master.shutdown()  # type: ignore[no-untyped-call]  # mitmproxy is annotated in parts
+        await asyncio.to_thread(self._thread.join, _STOP_S)
+
+    def _check(self) -> None:
+        if not self._settings.modes:
+            raise UsageError("no mode to listen in", "as in --mode regular@8080")
+        for text in self._settings.modes:
+            host = parse_mode(text).listen_host(_LOOPBACK)
+            if host not in {_LOOPBACK, "localhost", "::1"} and not self._settings.expose:
+                raise UsageError(
+                    f"{text} would listen on {host}, where other machines reach it",
+                    "add --expose if that is meant: whoever reaches it reaches everything through it, and is recorded",
+                )
+
+    # On its own thread
+
+    def _run(self) -> None:
+        try:
+            with tempfile.TemporaryDirectory(prefix="gymtap-") as folder:
+                asyncio.run(self._serve(Path(folder)))
+        except (OSError, ValueError, exceptions.OptionsError) as error:
+            self._failure = UsageError(f"mitmproxy cannot start: {' '.join(str(error).split())}", "check --mode")
+        except GymtapError as error:
+            self._failure = error
+        finally:
+            self._started.set()
+
+    async def _serve(self, folder: Path) -> None:
+        self._loop = asyncio.get_running_loop()
+        proxy = proxyserver.Proxyserver()  # type: ignore[no-untyped-call]  # mitmproxy is annotated in parts
+        bridge = Bridge(self._source.tape, self._source.next_number, said=self._said)
+        master = self._master = Master(options.Options(), self._loop)
+        master.addons.add(  # type: ignore[no-untyped-call]  # the same
+            *(core.Core(), disable_h2c.DisableH2C(), proxy, dns_resolver.DnsResolver(), next_layer.NextLayer()),
+            *(tlsconfig.TlsConfig(), upstream_auth.UpstreamAuth(), bridge, _Running(partial(self._running, proxy))),
+        )
+        master.options.update(**self._options(folder))  # type: ignore[no-untyped-call]  # the same
+        try:
+            await master.run()
+        finally:
+            bridge.close()
+            await _hang_up(proxy)
+
+    def _options(self, folder: Path) -> dict[str, Any]:
+        trusted = self._settings.upstream_ca
+        if trusted is not None:
+            write_bundle(folder / BUNDLE, trusted)  # what mitmproxy is given replaces the system's trust
+        return {
+            "mode": list(self._settings.modes),
+            "listen_host": _LOOPBACK,
+            "confdir": str(self._settings.confdir or default_confdir()),
+            **({"ssl_verify_upstream_trusted_ca": str(folder / BUNDLE)} if trusted else {}),
+        }
+
+    def _running(self, proxy: proxyserver.Proxyserver) -> None:
+        """All modes stand, or the first that does not is why nothing does."""
+        for server in proxy.servers:
+            if server.last_exception is not None:
+                reason = " ".join(str(server.last_exception).split())
+                self._failure = ListenError(f"cannot listen for {server.mode.full_spec}: {reason}", _way_out(reason))
+                assert self._master is not None
+                self._master.should_exit.set()
+                return
+        self.addresses = tuple((str(host), int(port)) for host, port, *_ in proxy.listen_addrs())
+        self._started.set()
+
+
+class _Running:
+    """mitmproxy calls `running` when it has tried to listen."""
+
+    def __init__(self, started: Callable[[], None]) -> None:
+        self._started = started
+
+    def running(self) -> None:
+        self._started()
+
+
+def parse_mode(text: str) -> mode_specs.ProxyMode:
+    """A mode string of mitmproxy's. Raises UsageError."""
+    try:
+        return mode_specs.ProxyMode.parse(text)
+    except ValueError as error:
+        raise UsageError(
+            f"--mode {text}: {error}", "as in regular@8080, reverse:https://host@8081, socks5@1080"
+        ) from None
+
+
+def _way_out(reason: str) -> str:
+    if "in use" in reason:
+        return "name another port, or port 0 for any free one"
+    return "transparent, local and wireguard modes may need root" if "ermi" in reason else "check --mode"
+
+
+async def _hang_up(proxy: proxyserver.Proxyserver) -> None:
+    """Stop listening, and end the connections that are open."""
+    await proxy.servers.update([])
+    tasks = [
+        io.handler
+        for connection in list(proxy.connections.values())
+        for io in connection.transports.values()
+        if io.handler is not None
+    ]
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

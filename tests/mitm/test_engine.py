@@ -1,0 +1,219 @@
+"""The second engine between real clients and real TLS servers."""
+
+import asyncio
+import json
+import ssl
+from typing import Any
+
+import aiohttp
+import httpx
+import pytest
+
+from gymtap.proxy.core.errors import ListenError, UsageError
+from gymtap.proxy.mitm.engine import MitmSettings, parse_mode
+from gymtap.schemas import Exchange, GapKind, ServerKind, State, TransportErrorKind
+
+
+def client(standing: Any, **said: Any) -> httpx.AsyncClient:
+    return httpx.AsyncClient(proxy=standing.url, verify=standing.trust(), timeout=None, **said)
+
+
+def bodies(standing: Any, exchange: Exchange) -> tuple[bytes, bytes]:
+    capture = standing.capture()
+    sides = exchange.request.body, exchange.response.body if exchange.response else None
+    request, response = (capture.body(body) if body else b"" for body in sides)
+    return request, response
+
+
+async def test_https_is_captured(stand: Any, upstream: Any) -> None:
+    """A client that trusts the CA is captured whole, and gets what the server sent."""
+    standing = await stand()
+    async with client(standing) as http:
+        answer = await http.post(
+            f"https://127.0.0.1:{upstream.port}/echo?a=%2F", content=b"hello", headers={"X-A": "b"}
+        )
+    assert (answer.status_code, answer.content, answer.headers["x-path"]) == (200, b"hello", "/echo?a=%2F")
+    found = await standing.until(lambda exchange: exchange.state is State.DONE)
+    assert (found.server, found.request.method, found.request.target) == (
+        f"127.0.0.1:{upstream.port}",
+        "POST",
+        "/echo?a=%2F",
+    )
+    assert ("X-A", "b") in found.request.headers
+    assert bodies(standing, found) == (b"hello", b"hello")
+    (server,) = standing.capture().servers()
+    assert (server.upstream, server.listen) == (f"https://127.0.0.1:{upstream.port}", standing.url)
+
+
+async def test_http2_both_ways(stand: Any, http2: int) -> None:
+    """HTTP/2 stays HTTP/2, many exchanges on one connection, none mixed with another."""
+    standing = await stand()
+    async with client(standing, http2=True) as http:
+        sent = [f"body {number}".encode() * 999 for number in range(5)]
+        answers = await asyncio.gather(*(http.post(f"https://127.0.0.1:{http2}/e", content=body) for body in sent))
+    assert [answer.content for answer in answers] == sent
+    assert {answer.http_version for answer in answers} == {"HTTP/2"}
+    await standing.until(lambda exchange: standing.capture().count() == 5 and exchange.state is State.DONE)
+    found = [exchange for exchange in standing.capture().exchanges() if exchange.state is State.DONE]
+    assert {exchange.request.http_version for exchange in found} == {"2.0"}
+    assert sorted(bodies(standing, exchange) for exchange in found) == sorted((body, body) for body in sent)
+
+
+async def test_http2_without_a_length(stand: Any, http2: int) -> None:
+    """A body of unknown length passes."""
+    standing = await stand()
+
+    async def pieces() -> Any:
+        yield b"one, "
+        yield b"two"
+
+    async with client(standing, http2=True) as http:
+        answer = await http.post(f"https://127.0.0.1:{http2}/e", content=pieces())
+    assert answer.content == b"one, two"
+    found = await standing.until(lambda exchange: exchange.state is State.DONE)
+    assert bodies(standing, found) == (b"one, two", b"one, two")
+
+
+async def test_an_event_stream_is_recorded_while_it_runs(stand: Any, upstream: Any) -> None:
+    """The client reads the first event, and the capture shows it, while the stream is still open."""
+    standing = await stand()
+    async with client(standing) as http, http.stream("GET", f"https://127.0.0.1:{upstream.port}/events") as answer:
+        pieces = answer.aiter_bytes()
+        assert await anext(pieces) == b"data: one\n\n"
+        found = await standing.until(
+            lambda exchange: exchange.response is not None and exchange.response.body is not None
+        )
+        assert found.state is State.OPEN
+        assert bodies(standing, found)[1] == b"data: one\n\n"
+        upstream.released.set()
+        assert b"".join([piece async for piece in pieces]) == b"data: two\n\n"
+    found = await standing.until(lambda exchange: exchange.state is State.DONE)
+    assert bodies(standing, found)[1] == b"data: one\n\ndata: two\n\n"
+
+
+async def test_a_websocket_is_recorded_while_it_runs(stand: Any, upstream: Any) -> None:
+    """Messages pass both ways and are in the capture before the WebSocket is closed, text and binary."""
+    standing = await stand()
+    url = f"https://127.0.0.1:{upstream.port}/ws"
+    async with (
+        aiohttp.ClientSession() as session,
+        session.ws_connect(url, proxy=standing.url, ssl=standing.trust()) as socket,
+    ):
+        await socket.send_str("hello")
+        assert await socket.receive_str() == "hello"
+        found = await standing.until(
+            lambda exchange: exchange.response is not None and exchange.response.body is not None
+        )
+        assert found.state is State.OPEN
+        assert [json.loads(side)["text"] for side in bodies(standing, found)] == ["hello", "hello"]
+        await socket.send_bytes(b"\xff")
+        assert await socket.receive_bytes() == b"\xff"
+    found = await standing.until(lambda exchange: exchange.state is not State.OPEN)
+    assert (found.state, found.response and found.response.status) == (State.DONE, 101)
+    lines = [json.loads(line) for line in bodies(standing, found)[0].splitlines()]
+    assert [(line["type"], line.get("text"), line.get("base64")) for line in lines] == [
+        ("text", "hello", None),
+        ("binary", None, "/w=="),
+    ]
+
+
+async def test_a_providers_refusal_is_known_for_what_it_is(stand: Any, upstream: Any) -> None:
+    """The same addons run: the server is a provider, and the key is not on the disk."""
+    standing = await stand()
+    key = "sk-proj-Abcdefghijklmnop0123456789abcdefghij"
+    async with client(standing) as http:
+        url = f"https://127.0.0.1:{upstream.port}/v1/chat/completions"
+        await http.post(url, json={"model": "m"}, headers={"Authorization": f"Bearer {key}"})
+    found = await standing.until(lambda exchange: exchange.state is State.DONE)
+    assert found.failed
+    assert standing.capture().servers()[0].kind is ServerKind.PROVIDER
+    assert all(key.encode() not in file.read_bytes() for file in standing.tap.capture.iterdir())
+
+
+async def test_a_client_that_does_not_trust_the_ca(stand: Any, upstream: Any) -> None:
+    """Its refusal is said once, in words, and is a gap."""
+    standing = await stand()
+    for _ in range(2):
+        async with httpx.AsyncClient(proxy=standing.url, timeout=None) as http:
+            with pytest.raises(httpx.ConnectError):
+                await http.get(f"https://127.0.0.1:{upstream.port}/events")
+    while len(standing.capture().gaps()) < 2:  # noqa: ASYNC110 - the engine's thread knows no event of this loop's
+        await asyncio.sleep(0)
+    assert {gap.kind for gap in standing.capture().gaps()} == {GapKind.UNPARSED}
+    assert "refused the proxy's certificate" in standing.capture().gaps()[0].detail
+    assert len(standing.said) == 1
+    assert f"127.0.0.1:{upstream.port} refused the certificate" in standing.said[0]
+
+
+async def test_what_the_server_breaks_off(stand: Any, upstream: Any) -> None:
+    """A body that ends early is kept as far as it came, and the exchange says who ended it."""
+    standing = await stand()
+    async with client(standing) as http:
+        with pytest.raises(httpx.HTTPError):
+            await http.get(f"https://127.0.0.1:{upstream.port}/abort")
+    found = await standing.until(lambda exchange: exchange.state is State.FAILED)
+    assert found.error is not None
+    assert found.error.kind in {TransportErrorKind.CLOSED, TransportErrorKind.RESET}
+    assert bodies(standing, found)[1] == b"part"
+
+
+async def test_an_upstream_that_is_not_there(stand: Any) -> None:
+    """The client gets mitmproxy's 502; the capture says that the upstream refused."""
+    standing = await stand()
+    async with client(standing) as http:
+        answer = await http.get("http://127.0.0.1:1/x")
+    assert answer.status_code == 502
+    found = await standing.until(lambda exchange: exchange.state is State.FAILED)
+    assert found.error is not None
+    assert (found.error.kind, found.response) == (TransportErrorKind.REFUSED, None)
+
+
+async def test_a_reverse_proxy(stand: Any, upstream: Any) -> None:
+    """Other modes of mitmproxy's work as their strings say."""
+    standing = await stand(f"reverse:https://127.0.0.1:{upstream.port}@0")
+    async with httpx.AsyncClient() as http:
+        answer = await http.post(f"{standing.url}/echo", content=b"x")
+    assert answer.content == b"x"
+    found = await standing.until(lambda exchange: exchange.state is State.DONE)
+    assert bodies(standing, found) == (b"x", b"x")
+
+
+async def test_what_is_open_ends_with_the_tap(stand: Any, upstream: Any, tmp_path: Any) -> None:
+    """Stopping ends what is open, and says so."""
+    standing = await stand()
+    async with client(standing) as http, http.stream("GET", f"https://127.0.0.1:{upstream.port}/events") as answer:
+        pieces = answer.aiter_bytes()
+        assert await anext(pieces) == b"data: one\n\n"
+        await standing.engine.__aexit__(None, None, None)
+        found = await standing.until(lambda exchange: exchange.state is State.FAILED)
+        with pytest.raises(httpx.HTTPError):
+            await anext(pieces)
+    assert found.error is not None
+    assert found.error.kind is TransportErrorKind.TAP_STOPPED
+
+
+async def test_a_port_that_is_taken(stand: Any, upstream: Any) -> None:
+    """It is an error in one line, with a way out."""
+    with pytest.raises(ListenError, match=f"regular@{upstream.port}") as caught:
+        await stand(f"regular@{upstream.port}")
+    assert caught.value.hint
+
+
+async def test_what_others_could_reach(stand: Any) -> None:
+    """Only what is asked for is open to other machines."""
+    with pytest.raises(UsageError, match="where other machines reach it"):
+        await stand("regular@0.0.0.0:0")
+
+
+@pytest.mark.parametrize("mode", ["irregular", "reverse:", "regular@port"])
+def test_modes_that_are_none(mode: str) -> None:
+    """What mitmproxy does not know is refused before anything starts."""
+    with pytest.raises(UsageError, match=f"--mode {mode}"):
+        parse_mode(mode)
+
+
+def test_where_the_ca_is(tmp_path: Any) -> None:
+    """The CA is mitmproxy's own, unless another folder is named."""
+    assert MitmSettings().ca.parts[-2:] == (".mitmproxy", "mitmproxy-ca-cert.pem")
+    assert MitmSettings(confdir=tmp_path).ca.parent == tmp_path
+    assert ssl.create_default_context() is not None
