@@ -15,12 +15,14 @@ import typer
 from typer import exceptions
 
 from gymtap.proxy.cli import (
+    addon_path,
     bundle,
     captures,
     causes,
     check,
     demo,
     diff,
+    doctor,
     env,
     export,
     import_,
@@ -40,9 +42,28 @@ from gymtap.proxy.cli.screen import note
 from gymtap.proxy.core.errors import GymtapError
 
 _COMMANDS = (
-    *(demo, run, up, env, captures, tui, rows, why, causes, tree, show, tail, check, replay, playback, diff, bundle),
+    *(
+        demo,
+        run,
+        up,
+        env,
+        captures,
+        tui,
+        rows,
+        why,
+        causes,
+        doctor,
+        tree,
+        show,
+        tail,
+        check,
+        replay,
+        playback,
+        diff,
+        bundle,
+    ),
     preflight,
-    *(import_, export),
+    *(import_, export, addon_path),
 )
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141

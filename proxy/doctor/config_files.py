@@ -59,7 +59,9 @@ def unresolved(
             where = f"{name}: {path}"
             for variable, default in _ENVIRONMENT.findall(text):
                 if not default and variable not in environment:
-                    yield Flaw("config.credentials_missing", where, f"{where} needs the variable {variable}, not set here")
+                    yield Flaw(
+                        "config.credentials_missing", where, f"{where} needs the variable {variable}, not set here"
+                    )
             for key in _KEY.findall(text):
                 if not _has(merged, key):
                     text_of = f"{where} is ${{{key}}}, which no given file defines"

@@ -74,7 +74,9 @@ def look(head: str | None, provider: str | None, limit_s: float = LIMIT_S) -> Li
     except ValueError as error:
         raise UsageError(str(error), "--gym takes the head server's address, as in http://127.0.0.1:11000") from None
     if provider and not provider.startswith(("http://", "https://")):
-        raise UsageError(f"{provider!r} is no http address", "--provider takes a base URL, as in http://127.0.0.1:8000/v1")
+        raise UsageError(
+            f"{provider!r} is no http address", "--provider takes a base URL, as in http://127.0.0.1:8000/v1"
+        )
     return asyncio.run(_look(origin, provider, limit_s))
 
 

@@ -22,6 +22,7 @@ _BLOCK_LINES = 400
 _MESSAGE_LINES = 3  # of an exception, after its first: pydantic names the field in the next one
 _ENDINGS = ("*.log", "*.out", "*.err", "*.txt")
 _DIGITS = b"0123456789"
+_CUT = "[...]"  # where lines were left out, so that what stands after them is not taken for what was said before
 
 
 class LogKind(IntEnum):
@@ -36,28 +37,35 @@ class LogKind(IntEnum):
 
 
 _KINDS: tuple[tuple[LogKind, bytes], ...] = (
-    (LogKind.COLLECTOR, rb"Collecting rollouts|\[rollout_collection\]|Preprocessing and repeating rows|rollout_collection"),
+    (
+        LogKind.COLLECTOR,
+        rb"Collecting rollouts|\[rollout_collection\]|Preprocessing and repeating rows|rollout_collection",
+    ),
     (LogKind.SERVERS, rb"upstream_request_failed|servers ready!|nemo_gym\.server_utils|SimpleServer|^\(\w+\) INFO"),
     (LogKind.VLLM, rb"\bvllm\b|EngineCore|\(APIServer|vLLM API server"),
     (LogKind.RAY, rb"\braylet\b|ray::|local Ray instance|\bgcs_server\b|ray\.exceptions|ray start"),
     (LogKind.SLURM, rb"slurmstepd|\bsrun:|\bsbatch:|SLURM_|JOB \d+ ON|pyxis|enroot"),
 )
 _WORTH = re.compile(
-    rb"error|exception|fail|fatal|refus|reset|kill|signal|oom|memory|space|quota|limit|time[d ]?-?out|exit|dead|died|lost|"
-    rb"unable|cannot|can't|could ?n[o']t|not found|no such|no module|missing|invalid|unexpected|unsupported|denied|"
+    rb"error|exception|fail|fatal|refus|reset|kill|signal|oom|memory|space|quota|limit|time[d ]?-?out|exit|dead|died|"
+    rb"lost|unable|cannot|can't|could ?n[o']t|not found|no such|no module|missing|invalid|unexpected|unsupported|denied|"
     rb"already|in use|unreachable|disconnect|retry|retries|abort|cancel|stale|corrupt|truncat|mismatch|duplicate|skipp|"
     rb"rollouts? but|parser|warn|\xf0\x9f\x9a\xa8|panic|nccl|xid|evict|preempt|pending|infeasible|unhealthy|not ready|"
     rb"waiting|drop|empty|none of|unknown|resum|\b499\b|interpolat|version",
     re.IGNORECASE,
 )
 _UPSTREAM, _TRACEBACK = b"upstream_request_failed", b"Traceback (most recent call last)"
-_NEXT_SPEAKER = re.compile(rb"^\s*(?:\([\w. =:/-]{1,60}\)\s?)?(?:\xf0\x9f\x9a\xa8|\[|INFO|WARNING|ERROR|Traceback|\d{4}-\d\d)")
+_NEXT_SPEAKER = re.compile(
+    rb"^\s*(?:\([\w. =:/-]{1,60}\)\s?)?(?:\xf0\x9f\x9a\xa8|\[|INFO|WARNING|ERROR|Traceback|\d{4}-\d\d)"
+)
 _SPEAKER = re.compile(rb"^\s*\([\w. =:/-]{1,60}\)\s?")
 _MARGIN = re.compile(rb"^\s*(?:\| ?|\+-[+\-\s\d]*)")
 _NO_RESULT = re.compile(r"None of the \d+ dispatched rollouts produced a result")
 _VERSION = re.compile(
-    rb"\b(nemo[-_]gym|vllm|vLLM API server|ray)(?: version|==|[ -]v?|: ?v?)[ =]*v?(\d+\.\d+(?:\.\d+)?\w*)", re.IGNORECASE
+    rb"\b(nemo[-_]gym|vllm|vLLM API server|ray)(?: version|==|[ -]v?|: ?v?)[ =]*v?(\d+\.\d+(?:\.\d+)?\w*)",
+    re.IGNORECASE,
 )
+_PACKAGES = re.compile(rb'File "(/[^"\n]{1,300}/site-packages)/nemo_gym/')
 _FACTS: tuple[tuple[bytes, str, re.Pattern[bytes]], ...] = (
     (b"servers ready", "servers_ready", re.compile(rb"(\d+) / (\d+) servers ready")),
     (b"Collecting rollouts", "progress", re.compile(rb"Collecting rollouts:.*?\| (\d+)/(\d+) \[")),
@@ -87,7 +95,7 @@ class Logs:
     """The excerpt of all logs, in reading order. `places` has (file, number from 1) of each line of `lines`.
 
     `facts` has the last sight of each named marker: its groups, or its text. `versions` maps a package to the versions
-    that logs name. `left_out`: whether there was more that may name a cause than is kept.
+    that logs name; `packages` has the folders of nemo_gym. `left_out`: whether there was more that may name a cause than is kept.
     """
 
     lines: tuple[str, ...] = ()
@@ -95,6 +103,7 @@ class Logs:
     files: tuple[LogFile, ...] = ()
     facts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     versions: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    packages: frozenset[str] = frozenset()
     no_result: bool = False
     left_out: bool = False
 
@@ -117,9 +126,9 @@ class Logs:
 
 
 def read_logs(paths: Iterable[Path]) -> Logs:
-    """Read logs and directories of them (`*.log`, `*.out`, `*.err`, `*.txt`). Raises UsageError for what is not there."""
+    """Read logs and directories of them (`*.log`, `*.out`, `*.err`, `*.txt`). Raises UsageError."""
     read = sorted((_read(file) for path in paths for file in _files(path)), key=lambda one: one.kind)
-    lines = [(text, (one.path.name, number)) for one in read for number, text in one.kept]
+    lines = [(text, (one.path.name, number)) for one in read for number, text in [*one.kept, (one.lines, _CUT)]]
     facts = {name: found for one in read for name, found in one.facts.items()}
     versions: dict[str, tuple[str, ...]] = {}
     for one in read:
@@ -132,6 +141,7 @@ def read_logs(paths: Iterable[Path]) -> Logs:
         files=tuple(LogFile(one.path, one.kind, one.lines, one.size_bytes) for one in read),
         facts=facts,
         versions=versions,
+        packages=frozenset(folder for one in read for folder in one.packages),
         no_result=len(told) < len(lines),
         left_out=len(told) > MAX_KEPT_LINES or any(one.left_out for one in read),
     )
@@ -157,6 +167,7 @@ class _Read:
     kept: list[tuple[int, str]] = field(default_factory=list)
     facts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     versions: list[tuple[str, str]] = field(default_factory=list)
+    packages: set[str] = field(default_factory=set)
     left_out: bool = False
     shapes: set[int] = field(default_factory=set)
     kinds: set[LogKind] = field(default_factory=set)
@@ -191,7 +202,7 @@ def _pieces(path: Path, read: _Read) -> Iterator[tuple[int, bytes]]:
                 read.size_bytes += len(line)
                 if not cut:
                     read.lines += 1
-                    line = line.rstrip(b"\r\n")  # noqa: PLW2901 - the line without its end
+                    line = line.rstrip(b"\r\n")
                     for piece in line.split(b"\r") if b"\r" in line else (line,):
                         yield read.lines, piece
                 cut = not line.endswith(b"\n") and len(line) >= MAX_LINE_BYTES - 2
@@ -227,6 +238,7 @@ def _learn(read: _Read, line: bytes) -> None:
     for kind, pattern in _KINDS:
         if kind not in read.kinds and re.search(pattern, line):
             read.kinds.add(kind)
+    read.packages.update(folder.decode("utf-8", "replace") for folder in _PACKAGES.findall(line)[:1])
     for package, version in _VERSION.findall(line):
         name = package.decode().lower().replace("_", "-").replace("vllm api server", "vllm")
         read.versions.append((name, version.decode()))
@@ -271,7 +283,7 @@ def _keep_once(read: _Read, block: list[tuple[int, bytes]]) -> None:
     if shape not in read.shapes:
         read.shapes.add(shape)
         _learn(read, text)
-        _keep(read, block)
+        _keep(read, [*block, (block[-1][0], _CUT.encode())])
 
 
 def _keep(read: _Read, lines: list[tuple[int, bytes]]) -> None:

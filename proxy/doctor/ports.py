@@ -1,6 +1,5 @@
 """Who listens on a port of this machine, from Linux's /proc; elsewhere nobody is known."""
 
-import os
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,7 +26,7 @@ def listeners(proc: Path = _PROC) -> dict[int, int]:
         with suppress(OSError):
             for line in (proc / "net" / name).read_text().splitlines()[1:]:
                 parts = line.split()
-                if len(parts) > 9 and parts[3] == _LISTEN:  # noqa: PLR2004 - columns of proc(5)
+                if len(parts) > 9 and parts[3] == _LISTEN:  # columns of proc(5)
                     found[int(parts[1].rpartition(":")[2], 16)] = int(parts[9])
     return found
 
@@ -40,7 +39,7 @@ def holder_of(port: int, proc: Path = _PROC) -> Holder | None:
     wanted = f"socket:[{inode}]"
     for folder in proc.glob("[0-9]*"):
         with suppress(OSError):
-            if any(os.readlink(entry) == wanted for entry in (folder / "fd").iterdir()):
+            if any(str(entry.readlink()) == wanted for entry in (folder / "fd").iterdir()):
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace").strip()
                 return Holder(int(folder.name), command[:200])
     return Holder(None, "")

@@ -1,8 +1,8 @@
 """Reads what a run left beside its output, as a stream: counts, identities, cut lines, and a sample of rows.
 
 Gym names what belongs to an output after it: `X.jsonl` has `X_materialized_inputs.jsonl`, `X_failures.jsonl`,
-`X_aggregate_metrics.json` (0.6 and later; `X_agent_metrics.json` before) and, once profiled, `X_reward_profiling.jsonl`;
-health files have names of their own in the same folder. A file may be larger than memory: of each row only its
+`X_aggregate_metrics.json` (before it, `X_agent_metrics.json`) and, once profiled, `X_reward_profiling.jsonl`; health
+files have names of their own in the same folder. A file may be larger than memory: of each row only its
 identity is held, as one integer.
 """
 
@@ -49,7 +49,7 @@ class RunFiles:
 
 
 def beside(output: Path) -> RunFiles:
-    """The files of the run with that output, or of the one run in that folder. Raises UsageError where there is none."""
+    """The files of the run with that output, or of the one run in that folder. Raises UsageError."""
     if output.is_dir():
         output = _only_output(output)
     stem = output.name.removesuffix(".jsonl")
@@ -84,7 +84,7 @@ class Rows:
 
     `broken` has lines that are not JSON, `cut` the last one where it has no end; `keys` hashes of the identities.
     `repeated` has identities that are there more than once, each with its count.
-    `without_usage` and `without_reward` are numbers of lines (the first ones) and `usage_count`, `reward_count` how many.
+    `responses` counts rows with a response, `usage_missing` those of them without usage. `kept` has rows to look into.
     """
 
     path: Path
@@ -206,7 +206,9 @@ def read_inputs(path: Path, ended: set[int], results: set[int]) -> Inputs:
         found.count += 1
         row = read_json(line.decode("utf-8", "replace"))
         if not isinstance(row, dict):
-            found.cut, found.broken = (number, found.broken) if not whole else (found.cut, [*found.broken, number][:_NAMED])
+            found.cut, found.broken = (
+                (number, found.broken) if not whole else (found.cut, [*found.broken, number][:_NAMED])
+            )
             continue
         if len(found.kept) < FIRST_ROWS:
             found.kept.append((number, row))

@@ -22,7 +22,7 @@ _OWN_TO_A_ROW = ("input", "tools", "instructions")
 class Comparison:
     """`difference` names the first row that is not what the source says; None: all `compared` rows agree.
 
-    `overridden`: parameters differ, but as an override makes them differ. `older`: the inputs are older than the source.
+    `overridden`: parameters differ, as an override makes them. `older`: the inputs are older than the source.
     """
 
     compared: int

@@ -1,0 +1,100 @@
+"""`gymtap doctor`: the eight steps of the debug order over whatever is left of a run. It only ever reads.
+
+Exit status: 0 healthy, 1 a problem was found, 2 nothing could be looked at.
+"""
+
+import os
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from gymtap.proxy.cli import screen
+from gymtap.proxy.cli.options import JsonOption
+
+if TYPE_CHECKING:
+    from gymtap.proxy.doctor.report import Report, Step
+
+_NOTES_SHOWN = 3
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("doctor")(_doctor)
+
+
+def _doctor(
+    capture: Annotated[
+        str | None,
+        typer.Argument(metavar="[CAPTURE]", help="A capture's path or name; the newest if nothing else is given."),
+    ] = None,
+    *,
+    output: Annotated[
+        Path | None, typer.Option("--output", help="A run's rollouts (X.jsonl); its other files are found beside it.")
+    ] = None,
+    log: Annotated[
+        list[Path] | None, typer.Option("--log", help="A log of Gym, vLLM, Ray or Slurm, or a directory of logs.")
+    ] = None,
+    source: Annotated[
+        Path | None, typer.Option("--source", help="The data that the inputs were materialized from.")
+    ] = None,
+    gym: Annotated[
+        str | None, typer.Option("--gym", metavar="URL", help="The head server of a run that is up.")
+    ] = None,
+    provider: Annotated[
+        str | None, typer.Option("--provider", metavar="URL", help="A model provider's base URL, with its /v1.")
+    ] = None,
+    config: Annotated[list[Path] | None, typer.Option("--config", help="A Gym configuration, or env.yaml.")] = None,
+    as_json: JsonOption = False,
+) -> None:
+    """Walk the debug order, step by step, over whatever is given; never change anything."""
+    from gymtap.proxy.cli.choose import open_capture  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415
+    from gymtap.proxy.doctor.looked import Given  # noqa: PLC0415
+    from gymtap.proxy.doctor.walk import examine  # noqa: PLC0415
+
+    alone = not any((output, log, source, gym, provider, config))
+    if source is not None and not source.is_file():
+        raise UsageError(f"{source}: no such file", "--source takes the data set, as JSON Lines")
+    given = Given(
+        capture=open_capture(capture) if capture is not None or alone else None,
+        output=output,
+        logs=tuple(log or ()),
+        source=source,
+        gym=gym,
+        provider=provider,
+        configs=tuple(config or ()),
+        environment=os.environ,
+    )
+    report = examine(given, now_ns=time.time_ns())
+    if as_json:
+        screen.write_json(report.as_json())
+    else:
+        _draw(report)
+    raise typer.Exit(report.exit_code)
+
+
+def _draw(report: "Report") -> None:
+    from gymtap.proxy.cli.why import show_diagnosis  # noqa: PLC0415 - only where it is drawn
+
+    for step in report.steps:
+        _draw_step(step)
+    out = screen.out()
+    out.print("")
+    show_diagnosis(out, report.diagnosis)
+
+
+def _draw_step(step: "Step") -> None:
+    from rich.text import Text  # noqa: PLC0415 - only where it is drawn
+
+    from gymtap.proxy.views.plain import one_line  # noqa: PLC0415 - only where it is drawn
+
+    mark, style = {"ok": ("✓", "green"), "problem": ("✗", "bold red")}.get(str(step.outcome), ("-", "dim"))
+    line = Text.assemble(
+        (f"{mark} {step.number} {step.name:<22}", style), f" {step.outcome:<12}", one_line(step.why)[:400]
+    )
+    screen.out().print(line, soft_wrap=True)
+    for note in [note for note in step.notes if note.severity != "note"][:_NOTES_SHOWN]:
+        text = f"      {note.severity} {note.rule}  {note.where}: {one_line(note.text)[:300]}"
+        screen.out().print(Text(text, "dim"), soft_wrap=True)
