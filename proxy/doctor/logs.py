@@ -1,6 +1,6 @@
 """Reads logs of any size once, line by line, and keeps what may name a cause: a bounded excerpt, and a few facts.
 
-A log repeats itself, so a line is looked at only when its shape (the line without its digits) is new; a
+A log repeats itself, so a line is looked at only when its shape (the line without digits and the letters of hex ids) is new; a
 traceback, or an answer that Gym printed, is kept whole and once. Inner processes come before outer ones, since
 among equals the first to speak is the cause: the scheduler, the cluster, the model, Gym's servers, the collector.
 """
@@ -21,7 +21,7 @@ _SHAPE_BYTES = 400
 _BLOCK_LINES = 400
 _MESSAGE_LINES = 3  # of an exception, after its first: pydantic names the field in the next one
 _ENDINGS = ("*.log", "*.out", "*.err", "*.txt")
-_DIGITS = b"0123456789"
+_ID_BYTES = b"0123456789abcdefABCDEF"
 _CUT = "[...]"  # where lines were left out, so that what stands after them is not taken for what was said before
 
 
@@ -46,13 +46,64 @@ _KINDS: tuple[tuple[LogKind, bytes], ...] = (
     (LogKind.RAY, rb"\braylet\b|ray::|local Ray instance|\bgcs_server\b|ray\.exceptions|ray start"),
     (LogKind.SLURM, rb"slurmstepd|\bsrun:|\bsbatch:|SLURM_|JOB \d+ ON|pyxis|enroot"),
 )
-_WORTH = re.compile(
-    rb"error|exception|fail|fatal|refus|reset|kill|signal|oom|memory|space|quota|limit|time[d ]?-?out|exit|dead|died|"
-    rb"lost|unable|cannot|can't|could ?n[o']t|not found|no such|no module|missing|invalid|unexpected|unsupported|denied|"
-    rb"already|in use|unreachable|disconnect|retry|retries|abort|cancel|stale|corrupt|truncat|mismatch|duplicate|skipp|"
-    rb"rollouts? but|parser|warn|\xf0\x9f\x9a\xa8|panic|nccl|xid|evict|preempt|pending|infeasible|unhealthy|not ready|"
-    rb"waiting|drop|empty|none of|unknown|resum|\b499\b|interpolat|version",
-    re.IGNORECASE,
+_WORTH = tuple(
+    word.encode()
+    for word in (
+        *("error", "exception", "fail", "fatal", "refus", "reset", "kill", "signal", "oom", "memory", "space", "quota"),
+        *(
+            "limit",
+            "timeout",
+            "time out",
+            "timed",
+            "time-out",
+            "exit",
+            "dead",
+            "died",
+            "lost",
+            "unable",
+            "cannot",
+            "can't",
+        ),
+        *("could not", "couldn't", "not found", "no such", "no module", "missing", "invalid", "unexpected", "denied"),
+        *(
+            "unsupported",
+            "already",
+            "in use",
+            "unreachable",
+            "disconnect",
+            "retry",
+            "retries",
+            "abort",
+            "cancel",
+            "stale",
+        ),
+        *(
+            "corrupt",
+            "truncat",
+            "mismatch",
+            "duplicate",
+            "skipp",
+            "rollouts but",
+            "rollout but",
+            "parser",
+            "warn",
+            "🚨",
+        ),
+        *(
+            "panic",
+            "nccl",
+            "xid",
+            "evict",
+            "preempt",
+            "pending",
+            "infeasible",
+            "unhealthy",
+            "not ready",
+            "waiting",
+            "drop",
+        ),
+        *("empty", "none of", "unknown", "resum", " 499", "interpolat", "version", "traceback"),
+    )
 )
 _UPSTREAM, _TRACEBACK = b"upstream_request_failed", b"Traceback (most recent call last)"
 _NEXT_SPEAKER = re.compile(
@@ -95,7 +146,8 @@ class Logs:
     """The excerpt of all logs, in reading order. `places` has (file, number from 1) of each line of `lines`.
 
     `facts` has the last sight of each named marker: its groups, or its text. `versions` maps a package to the versions
-    that logs name; `packages` has the folders of nemo_gym. `left_out`: whether there was more that may name a cause than is kept.
+    that logs name; `packages` has the folders of nemo_gym. `left_out`: more was worth
+    keeping than there is room for.
     """
 
     lines: tuple[str, ...] = ()
@@ -219,14 +271,15 @@ def _line(read: _Read, number: int, line: bytes) -> None:
     if not _is_new(read, line):
         return
     _learn(read, line)
-    if _WORTH.search(line):
+    low = line.lower()
+    if any(word in low for word in _WORTH):
         _keep(read, [(number, line)])
 
 
 def _is_new(read: _Read, line: bytes) -> bool:
     if b"ersion" in line:  # a version is all digits, and worth more than its shape
         return True
-    shape = hash(line[:_SHAPE_BYTES].translate(None, _DIGITS))
+    shape = hash(line[:_SHAPE_BYTES].translate(None, _ID_BYTES))
     if shape in read.shapes:
         return False
     if len(read.shapes) < MAX_SHAPES:
@@ -279,7 +332,7 @@ def _answer_is_over(block: list[tuple[int, bytes]], line: bytes) -> bool:
 
 def _keep_once(read: _Read, block: list[tuple[int, bytes]]) -> None:
     text = b"\n".join(line for _, line in block)
-    shape = hash((text[:_SHAPE_BYTES] + text[-2 * _SHAPE_BYTES :]).translate(None, _DIGITS))
+    shape = hash((text[:_SHAPE_BYTES] + text[-2 * _SHAPE_BYTES :]).translate(None, _ID_BYTES))
     if shape not in read.shapes:
         read.shapes.add(shape)
         _learn(read, text)
