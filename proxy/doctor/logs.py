@@ -1,7 +1,7 @@
 """Reads logs of any size once, line by line, and keeps what may name a cause: a bounded excerpt, and a few facts.
 
-A log repeats itself, so a line is looked at only when its shape (the line without digits and the letters of hex ids) is new; a
-traceback, or an answer that Gym printed, is kept whole and once. Inner processes come before outer ones, since
+A log repeats itself, so a line is looked at only when its shape is new: the line without digits and the letters of hex
+ids. A traceback, or an answer that Gym printed, is kept whole and once. Inner processes come before outer ones, since
 among equals the first to speak is the cause: the scheduler, the cluster, the model, Gym's servers, the collector.
 """
 
@@ -221,7 +221,9 @@ class _Read:
     versions: list[tuple[str, str]] = field(default_factory=list)
     packages: set[str] = field(default_factory=set)
     left_out: bool = False
-    shapes: set[int] = field(default_factory=set)
+    plain: set[int] = field(default_factory=set)
+    blocks: set[int] = field(default_factory=set)
+    in_block: bool = False
     kinds: set[LogKind] = field(default_factory=set)
 
 
@@ -246,45 +248,51 @@ def _mixed(kinds: set[LogKind]) -> LogKind:
 
 
 def _pieces(path: Path, read: _Read) -> Iterator[tuple[int, bytes]]:
-    """(line number, what a terminal would have shown of it): a progress bar's line is cut at its returns."""
+    """(line number, what a terminal would have shown of it), without lines whose shape is known and plain.
+
+    A progress bar's line is cut at its returns. Within a block every line counts.
+    """
     try:
         with path.open("rb") as file:
             cut = False
             while line := file.readline(MAX_LINE_BYTES):
                 read.size_bytes += len(line)
-                if not cut:
-                    read.lines += 1
-                    line = line.rstrip(b"\r\n")
-                    for piece in line.split(b"\r") if b"\r" in line else (line,):
+                begins, cut = not cut, not line.endswith(b"\n")
+                read.lines += begins
+                if begins and (read.in_block or _shape(line) not in read.plain):
+                    for piece in line.rstrip(b"\r\n").split(b"\r"):
                         yield read.lines, piece
-                cut = not line.endswith(b"\n") and len(line) >= MAX_LINE_BYTES - 2
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
 
 
+def _shape(line: bytes) -> int:
+    return hash(line[:_SHAPE_BYTES].rstrip(b"\r\n").translate(None, _ID_BYTES))
+
+
 def _line(read: _Read, number: int, line: bytes) -> None:
-    for marker, name, pattern in _FACTS:
-        if marker in line and (found := pattern.findall(line)):
-            last = found[-1]
-            parts = last if isinstance(last, tuple) else (last,)
-            read.facts[name] = tuple(part.decode("utf-8", "replace") for part in parts)
-    if not _is_new(read, line):
-        return
-    _learn(read, line)
+    if not _note_facts(read, line) and b"ersion" not in line and len(read.plain) < MAX_SHAPES:  # else its numbers count
+        shape = _shape(line)
+        known = shape in read.plain
+        read.plain.add(shape)
+        if known:
+            return
     low = line.lower()
     if any(word in low for word in _WORTH):
         _keep(read, [(number, line)])
+    _learn(read, line)
 
 
-def _is_new(read: _Read, line: bytes) -> bool:
-    if b"ersion" in line:  # a version is all digits, and worth more than its shape
-        return True
-    shape = hash(line[:_SHAPE_BYTES].translate(None, _ID_BYTES))
-    if shape in read.shapes:
-        return False
-    if len(read.shapes) < MAX_SHAPES:
-        read.shapes.add(shape)
-    return True
+def _note_facts(read: _Read, line: bytes) -> bool:
+    """Note what the line says of the run's progress; whether it may be a line of that kind."""
+    known = False
+    for marker, name, pattern in _FACTS:
+        if marker in line:
+            known = True
+            if found := pattern.findall(line):
+                parts = found[-1] if isinstance(found[-1], tuple) else (found[-1],)
+                read.facts[name] = tuple(part.decode("utf-8", "replace") for part in parts)
+    return known
 
 
 def _learn(read: _Read, line: bytes) -> None:
@@ -302,13 +310,14 @@ def _block(read: _Read, lines: Iterator[tuple[int, bytes]], number: int, line: b
     _learn(read, line)
     over = _answer_is_over if _UPSTREAM in line else _traceback_is_over
     block = [(number, line)]
-    for following in lines:
-        if len(block) >= _BLOCK_LINES or over(block, following[1]):
-            _keep_once(read, block)
-            return following
+    read.in_block = True
+    following = next(lines, None)
+    while following is not None and len(block) < _BLOCK_LINES and not over(block, following[1]):
         block.append(following)
+        following = next(lines, None)
+    read.in_block = False
     _keep_once(read, block)
-    return None
+    return following
 
 
 def _traceback_is_over(block: list[tuple[int, bytes]], line: bytes) -> bool:
@@ -333,8 +342,8 @@ def _answer_is_over(block: list[tuple[int, bytes]], line: bytes) -> bool:
 def _keep_once(read: _Read, block: list[tuple[int, bytes]]) -> None:
     text = b"\n".join(line for _, line in block)
     shape = hash((text[:_SHAPE_BYTES] + text[-2 * _SHAPE_BYTES :]).translate(None, _ID_BYTES))
-    if shape not in read.shapes:
-        read.shapes.add(shape)
+    if shape not in read.blocks:
+        read.blocks.add(shape)
         _learn(read, text)
         _keep(read, [*block, (block[-1][0], _CUT.encode())])
 
