@@ -93,7 +93,8 @@ class Model:
     def _compiled(self) -> Any:
         if self._validator is None:
             try:
-                self._validator = jsonschema_rs.Draft202012Validator(self._root, validate_formats=False, mask="it")
+                used = _reachable(self._root)
+                self._validator = jsonschema_rs.Draft202012Validator(used, validate_formats=False, mask="it")
             except (ValueError, jsonschema_rs.ReferencingError, jsonschema_rs.ValidationError):
                 self._validator = False
         return self._validator or None
@@ -112,6 +113,27 @@ class Model:
     def _violation(self, path: Path, kind: str, error: Any, wanted: tuple[str, ...], value: Any) -> Violation:
         there = None if kind == "Required" else _at(value, path)
         return Violation(path, kind, str(error.message), there, wanted, self.says(path))
+
+
+def _reachable(root: Mapping[str, Any]) -> dict[str, Any]:
+    """The root with only the components that it refers to: a compiler reads all that it is given."""
+    schemas = _object(_object(root["components"]).get("schemas"))
+    found: dict[str, Any] = {}
+    waiting: list[Any] = [{key: value for key, value in root.items() if key != "components"}]
+    while waiting:
+        node = waiting.pop()
+        if isinstance(node, dict | list):
+            waiting += node.values() if isinstance(node, dict) else node
+        name = _component(node)
+        if name in schemas and name not in found:
+            found[name] = schemas[name]
+            waiting.append(schemas[name])
+    return {**root, "components": {"schemas": found}}
+
+
+def _component(node: Any) -> str:
+    reference = node.get("$ref") if isinstance(node, dict) else None
+    return reference.removeprefix("#/components/schemas/") if isinstance(reference, str) else ""
 
 
 def _closest(context: list[list[Any]], path: Path) -> list[Any]:
