@@ -9,8 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gymtap.proxy.diagnose import Material, all_rules, diagnose, findings, from_case, from_exchanges
+from gymtap.proxy.diagnose.evidence import Seen
 from gymtap.proxy.diagnose.rule import Rule
-from gymtap.schemas import Layer, Severity
+from gymtap.schemas import Call, Layer, Severity, TransportErrorKind
 
 FAILURE_KINDS = {
     "transport_unreachable", "transport_peer_drop", "transport_timeout", "transport_local_resource",
@@ -141,3 +142,24 @@ def test_a_retry_that_succeeded_leaves_a_note_and_no_error() -> None:
     case = json.loads(next((Path(__file__).parent / "cases").glob("*-recovered-429.json")).read_text())
     found = findings(from_case({"exchanges": case["exchanges"]}))
     assert {finding.severity for finding in found} == {Severity.NOTE}
+
+
+def dropped(number: int, parent: str | None = "m") -> Seen:
+    return Seen(
+        f"p{number}", "model", "provider", Call.PROVIDER, request="{}", error=TransportErrorKind.CLOSED,
+        started_ms=number * 500.0, parent=parent,
+    )  # fmt: skip
+
+
+def test_a_request_that_is_dropped_time_after_time_is_said_to_go_on_without_end() -> None:
+    waiting = Seen("m", "agent", "model", Call.MODEL, request="{}", is_open=True, started_ms=0.0)
+    found = diagnose(Material(exchanges=(waiting, *(dropped(number) for number in range(7)))))
+    assert found.rule == "infra.endless_reconnect"
+    assert "7 tries in 3 s" in found.cause
+    assert found.exchange == "p0"
+
+
+def test_three_dropped_tries_are_no_endless_reconnect_and_neither_are_those_of_different_callers() -> None:
+    few = diagnose(Material(exchanges=tuple(dropped(number) for number in range(3))))
+    several = diagnose(Material(exchanges=tuple(dropped(number, parent=f"m{number}") for number in range(7))))
+    assert {few.rule, several.rule} == {"infra.dropped"}

@@ -3,12 +3,16 @@
 import re
 from collections.abc import Iterator
 
-from gymtap.proxy.diagnose.rule import GYM, Rule, Sight, Strength, View, both, exchange_sight, said
+from gymtap.proxy.diagnose.evidence import Seen
+from gymtap.proxy.diagnose.rule import GENERATION, GYM, Rule, Sight, Strength, View, both, exchange_sight, said
 from gymtap.proxy.diagnose.transcripts import Echo, echoes
 from gymtap.schemas import Call, Layer, LeafKind, TransportErrorKind
 
 _GATEWAY = frozenset({502, 503, 520, 521, 522, 523, 525, 526, 527, 530})
 _LONG_OPEN_MS = 10 * 60 * 1000
+_DROPPED = frozenset({TransportErrorKind.RESET, TransportErrorKind.CLOSED, TransportErrorKind.REFUSED})
+_ENDLESS_TRIES = 4
+"""Clients that give up do so after three."""
 _GATEWAY_WORDS = (
     r"bad gateway|gateway time-?out|upstream connect error|no healthy upstream|upstream request timeout|"
     r"upstream (?:timed out|prematurely closed)|service temporarily unavailable|no server is available to handle|"
@@ -52,6 +56,28 @@ def _never_answered(view: View) -> Iterator[Sight]:
         if age is None or age >= _LONG_OPEN_MS:
             text = f"{exchange.boundary} {exchange.path} open" + (f" for {age / 1000:.0f} s" if age else "")
             yield exchange_sight(view, exchange, text, f"{exchange.boundary} {exchange.path}")
+
+
+def _endless_reconnect(view: View) -> Iterator[Sight]:
+    """One caller's request whose connection was dropped unanswered time after time, and never answered since."""
+    tries: dict[tuple[str | None, str, str | None], list[Seen]] = {}
+    for exchange in view.material.exchanges:
+        if exchange.call in GENERATION | {Call.TOOL}:
+            tries.setdefault((exchange.parent, exchange.path, exchange.request), []).append(exchange)
+    for (parent, path, _), tried in tries.items():
+        dropped = [e for e in tried if e.status is None and e.error in _DROPPED]
+        unanswered = all(e.status is None for e in tried)
+        if parent is not None and len(dropped) >= _ENDLESS_TRIES and unanswered:
+            took = _seconds_between(dropped[0], dropped[-1])
+            ended = dropped[0].error_text or f"the connection was {dropped[0].error}"
+            what = f"{dropped[0].boundary} {path}: {len(dropped)} tries{took}, and every time {ended}"
+            yield exchange_sight(view, dropped[0], what, what)
+
+
+def _seconds_between(first: Seen, last: Seen) -> str:
+    if first.started_ms is None or last.started_ms is None:
+        return ""
+    return f" in {(last.started_ms - first.started_ms) / 1000:.0f} s"
 
 
 def _wrong_server(view: View) -> Iterator[Sight]:
@@ -471,6 +497,20 @@ RULES: tuple[Rule, ...] = (
         source="TCP errors as Python, aiohttp, httpx and urllib3 tell them",
         strength=Strength.STATUS,
         failure_kind="transport_unreachable",
+    ),
+    Rule(
+        id="infra.endless_reconnect",
+        layer=Layer.INFRA,
+        needs="Four or more tries of one request by one caller, each connection dropped without an answer",
+        sees=_endless_reconnect,
+        cause="{what}. Gym's client tries again every 0.5 s without end and logs only every hundredth error of a "
+        "process, so the row hangs until its collector is stopped.",
+        next_action="Look at the process at the far end of this boundary (is it up, does it crash on this request?), "
+        "or correct the URL; the row goes on by itself once it answers.",
+        source="Gym 0.7.0 nemo_gym.server_utils.request, [request_retry] Hit N global errors",
+        strength=Strength.PROVEN,
+        runner_up=Layer.MODEL_SERVING,
+        failure_kind="transport_peer_drop",
     ),
     Rule(
         id="infra.dropped",
