@@ -23,7 +23,7 @@ check: .venv/.synced ## format, lint, types, import contracts, dependency hygien
 	@$(BIN)/deptry --no-ansi proxy addons schemas >/dev/null 2>&1 || $(BIN)/deptry --no-ansi proxy addons schemas
 
 unit: .venv/.synced ## the tests that need nothing but this clone
-	@$(BIN)/pytest -q -m "not gym"
+	@$(BIN)/pytest -q -n auto -m "not gym"
 
 bench: .venv/.synced ## throughput beside mitmdump and a bare aiohttp proxy, in one run
 	@$(BIN)/python benchmarks/throughput.py
