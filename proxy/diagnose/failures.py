@@ -8,7 +8,8 @@ its parent; without times, the nearest earlier one.
 import re
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any, TypeGuard
 
 from gymtap.proxy.core.unwrap import unwrap
 from gymtap.proxy.diagnose.evidence import Material, Seen
@@ -63,6 +64,12 @@ class CallTree:
     def order(self, exchange: Seen) -> int:
         """Its place in the recording."""
         return self._order[exchange.id]
+
+    def began_after(self, one: Seen, other: Seen) -> bool:
+        """Whether `one` began after `other`: by their times, else by their places in the recording."""
+        if one.started_ms is None or other.started_ms is None or one.started_ms == other.started_ms:
+            return self.order(one) > self.order(other)
+        return one.started_ms > other.started_ms
 
     def chain(self, exchange: Seen) -> list[Seen]:
         """From the root to `exchange`, both included."""
@@ -129,10 +136,24 @@ def _recovered(exchange: Seen, tree: CallTree) -> bool:
     if not exchange.failed or parent is None:
         return False
     return any(
-        other.call is exchange.call and other.request == exchange.request and not other.failed and not other.is_open
+        other.call is exchange.call and not other.failed and not other.is_open and _asks_the_same(other, exchange)
         for other in tree.children[parent.id]
-        if tree.order(other) > tree.order(exchange)
+        if tree.began_after(other, exchange)
     )
+
+
+def _asks_the_same(one: Seen, other: Seen) -> bool:
+    """Whether two requests put the same question: a router may ask another model, a client may add a header or id."""
+    if one.request == other.request:
+        return True
+    asked = [
+        body.get("messages", body.get("input")) for body in (one.request_json, other.request_json) if _is_dict(body)
+    ]
+    return len(asked) == 2 and asked[0] is not None and asked[0] == asked[1]
+
+
+def _is_dict(found: object) -> TypeGuard[dict[str, Any]]:
+    return isinstance(found, dict)
 
 
 def _exchange_failure(exchange: Seen, tree: CallTree) -> Failure:
@@ -258,6 +279,8 @@ _EXCEPTION = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit
 _MARGIN = re.compile(r"^\s*(?:\| ?|\+-[+\-\s\d]*$)")
 _TRACEBACK = re.compile(r"(?:Exception Group )?Traceback \(most recent call last\):\s*$")
 _TRACEBACK_BLOCK_LINES = 400
+_COMPLETE = re.compile(r"100%\|.*\b(\d+)/\1\b|\bwrote \d+ rollouts?", re.IGNORECASE)
+_LOST = re.compile(r"/run failed|rollout dropped|upstream_request_failed|^Traceback|dispatched rollouts", re.IGNORECASE)
 _DIGITS = re.compile(r"\d+")
 _COMPARED_CHARS = 400
 _MOST_BLOCKS = 5_000
@@ -279,11 +302,20 @@ def failing_log_blocks(log: tuple[str, ...]) -> Iterator[Failure]:
     What was said before, but for its numbers, is not said again: a log repeats itself, and the first time counts.
     """
     seen: set[str] = set()
-    for failure in _log_blocks(log):
+    done = _ended_well(log)
+    for block in _log_blocks(log):
+        failure = replace(block, recovered=True) if block.order < done and _RETRY.search(block.said) else block
         known = _DIGITS.sub("", f"{failure.call} {failure.status} {failure.said[-_COMPARED_CHARS:]}")
         if known not in seen and len(seen) < _MOST_BLOCKS:
             seen.add(known)
             yield failure
+
+
+def _ended_well(log: tuple[str, ...]) -> int:
+    """The line on which a log says that all rows were collected, with nothing lost; -1 where it does not say so."""
+    if any(_LOST.search(line) for line in log):
+        return -1
+    return max((number for number, line in enumerate(log) if _COMPLETE.search(line)), default=-1)
 
 
 def _log_blocks(log: tuple[str, ...]) -> Iterator[Failure]:

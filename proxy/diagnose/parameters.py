@@ -10,7 +10,7 @@ from gymtap.proxy.diagnose.rule import View
 from gymtap.schemas import Call
 
 _PLACE = re.compile(
-    r"\(parameter=(\w+)|'loc': ?'body\.(\w+)|\[?\"body\", ?\"(\w+)|"
+    r"\(parameter=(\w+)|'loc': ?'body\.(\w+)|'loc': ?[(\[]'body', ?'(\w+)|\[?\"body\", ?\"(\w+)|"
     r"[\"']param[\"']: ?[\"'](\w+)[\"']|"
     r"(?:unsupported|unknown|unrecognized) (?:parameter|value|argument|request argument)[^\n'\"]{0,40}['\"](\w+)['\"]",
     re.IGNORECASE,

@@ -135,6 +135,23 @@ class Rule:
     failure_kind: str | None = None
 
 
+ALLOTMENT = (
+    r"(?:disk|cpu|memory|storage|sandbox(?:es)?|container|concurren\w+|instance|session)s?[^\n]{0,30}(?:limit|quota)"
+    r"[^\n]{0,20}(?:exceed|reach|hit)|(?:exceed\w*|reach\w*|hit)[^\n]{0,40}(?:limit|quota)[^\n]{0,40}(?:sandbox|disk|cpu|"
+    r"concurren|session|instance)|exceeded quota: "
+)
+"""Words that a share of an environment's resources is used up, which two layers' rules must tell from a failure."""
+
+NO_SESSION = (
+    r"session(?:_id)?[^\n]{0,40}(?:not (?:found|initiali[sz]ed|started|seeded|exist)|expired|unknown|missing|"
+    r"terminated|"
+    r"invalid|does not exist)|(?:no|unknown|invalid|missing)(?: active| such| current)? (?:mcp[- ])?session\b|"
+    r"call (?:seed_session|reset)\b|(?:environment|episode|game|env)[^\n]{0,20}not (?:been )?(?:reset|"
+    r"initiali[sz]ed|started)|"
+    r"KeyError\('[0-9a-f-]{32,36}'\)"
+)
+"""Words that a session is not known to the server that holds it."""
+
 PROVIDER = frozenset({Call.PROVIDER})
 GENERATION = frozenset({Call.PROVIDER, Call.MODEL, Call.JUDGE, Call.RESPONSES})
 RESOURCES = frozenset({Call.VERIFY, Call.SEED_SESSION, Call.TOOL, Call.CLOSE_SESSION})

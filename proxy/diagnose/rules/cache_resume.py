@@ -109,6 +109,16 @@ def _key(line: str) -> tuple[Any, ...] | None:
     return row["_ng_task_index"], row.get("_ng_rollout_index"), row.get("_ng_attempt_index", 0), name
 
 
+def _foreign_rows(view: View) -> Iterator[Sight]:
+    """Results of (task, rollout) pairs that the materialized inputs beside them do not hold."""
+    kept = {key[:2] for file in _materialized(view) for key in map(_key, file.lines) if key is not None}
+    for file in _outputs(view) if kept else ():
+        foreign = [key for key in map(_key, file.lines) if key is not None and key[:2] not in kept]
+        if foreign:
+            text = f"{file.name} holds task {foreign[0][0]} rollout {foreign[0][1]}, which no materialized row has"
+            yield Sight("file", file.name, text, what=f"{text} ({len(foreign)} such rows)")
+
+
 def _cut_line(view: View) -> Iterator[Sight]:
     """An output whose last line is not whole: a run was killed while it wrote, and appending fuses two rows."""
     for file in view.material.files:
@@ -200,6 +210,16 @@ RULES: tuple[Rule, ...] = (
         sees=_duplicates,
         cause="Resuming wrote rows again that were there: {what}.",
         next_action="Keep the last attempt of each (task, rollout), and resume only with the same inputs and repeats.",
+        source="Gym identifies a row by _ng_task_index and _ng_rollout_index",
+        strength=Strength.PROVEN,
+    ),
+    Rule(
+        id="cache.foreign_rows",
+        layer=Layer.CACHE_RESUME,
+        needs="Results of rows that the materialized inputs do not hold",
+        sees=_foreign_rows,
+        cause="The output mixes runs: {what}.",
+        next_action="Run into a fresh output path, or keep only results whose (task, rollout) the inputs hold.",
         source="Gym identifies a row by _ng_task_index and _ng_rollout_index",
         strength=Strength.PROVEN,
     ),

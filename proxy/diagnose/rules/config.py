@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator
 
+from gymtap.proxy.diagnose.evidence import Seen
 from gymtap.proxy.diagnose.parameters import in_row, refused_parameter
 from gymtap.proxy.diagnose.rule import GENERATION, Rule, Sight, Strength, View, both, exchange_sight, said, sight_of
 from gymtap.proxy.diagnose.tools import offered_tools
@@ -157,8 +158,41 @@ def _unserved_tool(view: View) -> Iterator[Sight]:
     offered = offered_tools(view)
     for exchange in view.material.of(Call.TOOL):
         name = exchange.path.rsplit("/", 1)[-1]
-        if exchange.status in {404, 405} and name in offered:
+        if exchange.status in {404, 405} and name in offered and _is_routers(exchange):
             yield exchange_sight(view, exchange, f"{exchange.status} on {exchange.path}, which the row offers", name)
+
+
+def _is_routers(exchange: Seen) -> bool:
+    """Whether a 404 or 405 is a router's own: what a tool itself cannot find, it names."""
+    words = exchange.unwrapped.leaf.message.strip()
+    return not words or bool(
+        re.match(r"not found\W*$|method not allowed|404|405|cannot |no route|tool ", words, re.IGNORECASE)
+    )
+
+
+def _redirected(view: View) -> Iterator[Sight]:
+    """A provider's redirect: the client does not follow it with its body, so the address is not the API's."""
+    for exchange in view.material.of(Call.PROVIDER, judge=None):
+        if exchange.status in {301, 302, 303, 307, 308}:
+            to = exchange.response_headers.get("location", "somewhere else")
+            yield exchange_sight(view, exchange, f"{exchange.status} to {to}", f"{exchange.path} redirects to {to}")
+
+
+def _told_agent_never_ran(view: View) -> Iterator[Sight]:
+    """A result with nothing in its output whose usage has no input tokens: any call of a model consumes some."""
+    if view.material.exchanges:
+        return
+    for source, where, row in view.result_rows:
+        response = row.get("response")
+        usage = response.get("usage") if isinstance(response, dict) else None
+        unused = isinstance(usage, dict) and not any(count for name, count in usage.items() if name.endswith("tokens"))
+        if (
+            isinstance(response, dict)
+            and response.get("output") == []
+            and unused
+            and not response.get("incomplete_details")
+        ):
+            yield Sight(source, where, "an empty output, and no tokens were used", pointer="/response/output")
 
 
 RULES: tuple[Rule, ...] = (
@@ -227,6 +261,7 @@ RULES: tuple[Rule, ...] = (
         needs="404 or 405 from the provider's router rather than from its model",
         sees=both(
             _wrong_base_url,
+            _redirected,
             said(
                 r"\"detail\": ?\"(?:Not Found|Method Not Allowed)\"|^404 page not found",
                 calls=frozenset({Call.PROVIDER}),
@@ -270,6 +305,24 @@ RULES: tuple[Rule, ...] = (
         "and run one row.",
         source="vLLM 0.32 and OpenAI name the parameter in their 400",
         runner_up=Layer.DATA_SCHEMA,
+    ),
+    Rule(
+        id="config.told_by_server",
+        layer=Layer.CONFIG,
+        needs="A Gym server's exception that asks for another flag or setting",
+        sees=said(
+            r"(?:reasoning|tool)[- ](?:call[- ])?parser|(?<![\w-])--[a-z][a-z0-9]+(?:-[a-z0-9]+)+|(?:please|"
+            r"must|should|need to|"
+            r"have to) (?:not )?(?:set|enable|disable|configure|pass|do not use)\b[^\n]{0,80}|"
+            r"(?:not|isn't) (?:configured|enabled) (?:in|for|on)\b",
+            calls=frozenset({Call.MODEL, Call.JUDGE, Call.RUN, Call.VERIFY, Call.SEED_SESSION, Call.RESPONSES}),
+            statuses=(500,),
+            sources=("exchange",),
+        ),
+        cause="A server refuses the way it was configured or served: {what}.",
+        next_action="Change the flag or setting that the message names where the server or engine is started.",
+        source="Assertions of Gym's servers and engines' advice",
+        runner_up=Layer.VERIFIER_RUNTIME,
     ),
     Rule(
         id="config.interpolation",
@@ -328,7 +381,8 @@ RULES: tuple[Rule, ...] = (
             r"registered|configured)|does not exist|unknown)|(?:could not find|cannot find|no|unknown) (?:agent|"
             r"server|config(?:uration)? for)[^\n]{0,80}|could not find [^\n]{0,80} in the (?:global )?config|"
             r"no agent (?:server )?named|agent_ref[^\n]{0,60}(?:not|unknown|missing)|almost-servers? detected|"
-            r"KeyError: '[\w-]*(?:agent|_model|server)[\w-]*'",
+            r"KeyError: '[\w-]*(?:agent|_model|server)[\w-]*'|\w*(?:Server|Agent|Environment|Ref)\w*NotFound\w*|"
+            r"not among the (?:configured|running|known|available)",
             unless=r"head server|connect",
         ),
         cause="A name refers to a server that the configuration does not define: {what}.",
@@ -367,7 +421,7 @@ RULES: tuple[Rule, ...] = (
         id="config.model_never_called",
         layer=Layer.CONFIG,
         needs="/run 200 with an empty output, and no model call under it",
-        sees=_model_never_called,
+        sees=both(_model_never_called, _told_agent_never_ran),
         cause="The agent never called a model, so the reward says nothing about one.",
         next_action="Read the agent's start-up log and its model_server reference, and do not count this row.",
         source="Rows of harness agents that exit early and are scored 0",

@@ -9,6 +9,7 @@ from gymtap.proxy.diagnose.parameters import in_row, refused_parameter
 from gymtap.proxy.diagnose.rows import Flaw, line_flaws, row_flaws
 from gymtap.proxy.diagnose.rule import (
     GENERATION,
+    NO_SESSION,
     RESOURCES,
     Rule,
     Sees,
@@ -58,7 +59,8 @@ _ENCODING = (
 _MESSAGES = (
     r"\"param\": ?\"(?:messages|input|tools|prompt|functions)\b|invalid '(?:tools|messages|input|functions)|"
     r"array too long|array_above_max_length|invalid (?:message )?role|unexpected message role|unknown role|"
-    r"messages\.\d+|messages\[\d+\]|input\[\d+\]|input\.\d+|body\.messages|body\.input|"
+    r"['\"]body['\"], ?['\"](?:messages|input|tools)['\"]|messages\.\d+|messages\[\d+\]|input\[\d+\]|input\.\d+|"
+    r"body\.messages|body\.input|"
     r"invalid value: '[^']*'\. supported values|[`'\"]tools[`'\"]? must not be|invalid value for `?(?:tool_choice|"
     r"function)|tool_choice[^\n]{0,40}(?:not found|not (?:in|one of))|messages must not be empty|last message must|"
     r"'nonetype' object is not iterable"
@@ -211,6 +213,8 @@ def _wrong_tool_arguments(view: View) -> Iterator[Sight]:
     for failure in view.exchange_failures:
         exchange = failure.exchange
         if exchange is None or failure.call is not Call.TOOL or failure.status not in {400, 422}:
+            continue
+        if re.search(NO_SESSION, failure.said, re.IGNORECASE):
             continue
         if "json" in exchange.request_headers.get("content-type", "json"):
             yield exchange_sight(

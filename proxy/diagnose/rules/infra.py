@@ -4,7 +4,19 @@ import re
 from collections.abc import Iterator
 
 from gymtap.proxy.diagnose.evidence import Seen
-from gymtap.proxy.diagnose.rule import GENERATION, GYM, Rule, Sight, Strength, View, both, exchange_sight, said
+from gymtap.proxy.diagnose.rule import (
+    ALLOTMENT,
+    GENERATION,
+    GYM,
+    RESOURCES,
+    Rule,
+    Sight,
+    Strength,
+    View,
+    both,
+    exchange_sight,
+    said,
+)
 from gymtap.proxy.diagnose.transcripts import Echo, echoes
 from gymtap.schemas import Call, Layer, LeafKind, TransportErrorKind
 
@@ -24,7 +36,8 @@ _UNREACHED = (
     r"network is unreachable|errno 113|errno 101|host is down|could not resolve host|name or service not known|"
     r"temporary failure in name resolution|name resolution|getaddrinfo|nodename nor servname|cannot connect to host|"
     r"clientconnectorerror|newconnectionerror|failed to establish a new connection|all connection attempts failed|"
-    r"apiconnectionerror|connection error\.|max retries exceeded with url|connectionerror\(|"
+    r"(?:couldn't|could not|unable to|failed to|cannot) connect to|check your internet|apiconnectionerror|"
+    r"connection error\.|max retries exceeded with url|connectionerror\(|"
     r"backend[^\n]{0,40}(?:refused|unreachable|is down|unavailable)"
 )
 
@@ -196,6 +209,7 @@ RULES: tuple[Rule, ...] = (
             r"acquire|provision)[^\n]{0,40}(?:session|sandbox|container|browser|vm|pod|environment)",
             calls=frozenset({Call.SEED_SESSION, Call.CLOSE_SESSION}),
             sources=("exchange",),
+            unless=ALLOTMENT,
         ),
         cause="The environment could not give the row a session ({what}), and the row was scored all the same.",
         next_action="Reap leaked sessions, bound the concurrency to the pool, and leave these rows out of training.",
@@ -258,6 +272,25 @@ RULES: tuple[Rule, ...] = (
         "output.",
         next_action="Restore the backend and discard the rows since its first error.",
         source="Gym pastes a tool's error body into function_call_output",
+        runner_up=Layer.VERIFIER_RUNTIME,
+        failure_kind="provider_unavailable",
+    ),
+    Rule(
+        id="infra.sandbox",
+        layer=Layer.INFRA,
+        needs="Words that a sandbox, container or browser is gone, or was never there",
+        sees=said(
+            r"(?:sandbox|container|browser|jupyter|kernel|pod\b|\bvm\b)[^\n]{0,60}(?:failed|error|not (?:ready|"
+            r"available|"
+            r"found|running)|unavailable|shut ?down|terminated|stopped|died|dead|crashed|disconnected|been closed|"
+            r"gone|no longer)",
+            calls=RESOURCES | {Call.RUN, Call.RESPONSES, Call.OTHER, Call.AGENT_SESSION},
+            unless=ALLOTMENT,
+        ),
+        cause="What the environment runs things in was not there: {what}.",
+        next_action="See in its provider's log why it ended (lifetime, eviction, crash), give it a lifetime beyond the "
+        "agent's and the verifier's, and leave these rows out of the mean.",
+        source="Docker, E2B, Daytona, Modal, Playwright and Jupyter messages",
         runner_up=Layer.VERIFIER_RUNTIME,
         failure_kind="provider_unavailable",
     ),
@@ -390,7 +423,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="Ray's words about its cluster",
         sees=said(
-            r"failed to connect to gcs|unable to connect to gcs|gcs(?:_rpc_)?\w* ?(?:server )?(?:timed out|"
+            r"gettimeouterror|failed to connect to gcs|unable to connect to gcs|"
+            r"gcs(?:_rpc_)?\w* ?(?:server )?(?:timed out|"
             r"unavailable)|ray(?:\.exceptions)?\.\w*(?:RaySystemError|NodeDiedError|LocalRayletDiedError|RpcError|"
             r"OwnerDiedError)|raylet (?:died|process|has|exited)|nodediederror|the node (?:where|on which|"
             r"with)[^\n]{0,80}(?:died|dead|failed)|could not find any running ray instance|"

@@ -51,7 +51,7 @@ _TEMPLATE = (
 def _success_without_answer(view: View) -> Iterator[Sight]:
     """200 from a provider whose body holds no answer: an error, HTML, null, not JSON, no or empty choices."""
     for exchange in view.material.exchanges:
-        if exchange.call not in PROVIDER or exchange.status is None or exchange.status >= 400:
+        if exchange.call not in PROVIDER or exchange.status is None or exchange.status >= 300:
             continue
         reason = _no_answer(exchange)
         if reason:

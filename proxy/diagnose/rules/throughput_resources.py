@@ -9,7 +9,18 @@ from dataclasses import replace
 from gymtap.proxy.core.literals import NotALiteral, value
 from gymtap.proxy.diagnose.answers import Answer, answers, echo, read_answer, tool_calls
 from gymtap.proxy.diagnose.evidence import Seen
-from gymtap.proxy.diagnose.rule import GENERATION, RESOURCES, Rule, Sight, Strength, View, both, exchange_sight, said
+from gymtap.proxy.diagnose.rule import (
+    ALLOTMENT,
+    GENERATION,
+    RESOURCES,
+    Rule,
+    Sight,
+    Strength,
+    View,
+    both,
+    exchange_sight,
+    said,
+)
 from gymtap.schemas import Call, Layer, Severity
 
 _RATE = (
@@ -20,7 +31,8 @@ _RATE = (
 )
 _MEMORY = (
     r"^\s*killed\s*$|cuda out of memory|outofmemoryerror|torch\.(?:cuda\.)?outofmemory|cublas_status_alloc_failed|"
-    r"out[- ]of[- ]memory|oom[-_ ]?kill(?:ed|er)?|memorykilled|killed process \d+|cannot allocate memory|errno 12\]|"
+    r"out[- ]of[- ]memory|memory pressure|\(oom\)|oom[-_ ]?kill(?:ed|er)?|memorykilled|killed process \d+|"
+    r"cannot allocate memory|errno 12\]|"
     r"memoryerror|std::bad_alloc|memory (?:usage|limit)[^\n]{0,60}(?:exceed|threshold)|oomkilled|"
     r"exit(?:ed)?(?: with)?(?: the)? (?:code|status)[ :=]+(?:-9|137)\b|returned? (?:non-zero )?exit (?:code|"
     r"status) (?:-9|137)|\bsigkill\b|signal 9|no available memory for the cache blocks|kv cache[^\n]{0,80}(?:larger|"
@@ -157,7 +169,7 @@ RULES: tuple[Rule, ...] = (
         needs="429 or 529, or words about a rate or capacity limit",
         sees=both(
             said(statuses=(429, 529), sources=("exchange", "log", "result")),
-            said(_RATE, statuses=(400, 403, 429, 500, 503, 529)),
+            said(_RATE, statuses=(400, 403, 413, 429, 500, 503, 529)),
         ),
         cause="The provider limits the rate: more was asked of it than it takes.",
         next_action="Lower num_samples_in_parallel (or the judge's concurrency), or raise the limit, and count the "
@@ -177,6 +189,19 @@ RULES: tuple[Rule, ...] = (
         strength=Strength.PROVEN,
         runner_up=Layer.INFRA,
         failure_kind="provider_oom_killed",
+    ),
+    Rule(
+        id="throughput.allotment",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="A tool's or an environment's words that its share of disk, memory, processors or sandboxes is used up",
+        sees=said(ALLOTMENT, calls=RESOURCES | {Call.RUN, Call.OTHER, Call.AGENT_SESSION}),
+        cause="The environment's allotment is used up: {what}.",
+        next_action="Free what earlier rows left behind, bound the concurrency to the allotment, or raise it; leave "
+        "these rows out of the mean.",
+        source="Daytona, Modal, E2B and Kubernetes quotas",
+        strength=Strength.PROVEN,
+        runner_up=Layer.INFRA,
+        failure_kind="provider_quota_exhausted",
     ),
     Rule(
         id="throughput.descriptors",

@@ -9,7 +9,7 @@ from typing import Any
 from gymtap.proxy.core.unwrap import innermost_bytes
 from gymtap.proxy.diagnose.answers import read_answer
 from gymtap.proxy.diagnose.evidence import Seen
-from gymtap.proxy.diagnose.rule import Rule, Sight, Strength, View, both, exchange_sight, said
+from gymtap.proxy.diagnose.rule import NO_SESSION, RESOURCES, Rule, Sight, Strength, View, both, exchange_sight, said
 from gymtap.proxy.diagnose.transcripts import Echo, echoes
 from gymtap.schemas import Call, Layer, LeafKind, Severity
 
@@ -43,9 +43,17 @@ def _why_no_reward(exchange: Seen) -> str | None:
     reward = body["reward"]
     if reward is None:
         return "a null reward"
-    if isinstance(reward, bool) or not isinstance(reward, int | float):
+    if _number(reward) is None:
         return f"a reward that is {type(reward).__name__}, not a number"
-    return None if math.isfinite(reward) else f"a reward of {reward}"
+    return None if math.isfinite(_number(reward) or 0.0) else f"a reward of {reward}"
+
+
+def _number(reward: Any) -> float | None:
+    """A reward as pydantic reads it: true is 1.0 and "0.5" is 0.5; None where it is no number."""
+    try:
+        return float(reward) if isinstance(reward, bool | int | float | str) else None
+    except (ValueError, OverflowError):
+        return None
 
 
 def _bad_reward_told(view: View) -> Iterator[Sight]:
@@ -53,7 +61,8 @@ def _bad_reward_told(view: View) -> Iterator[Sight]:
         if "reward" not in row and "response" not in row:
             continue
         reward = row.get("reward")
-        usable = isinstance(reward, int | float) and not isinstance(reward, bool) and math.isfinite(reward)
+        number = _number(reward)
+        usable = number is not None and math.isfinite(number)
         if not usable and not (source == "row" and "reward" not in row):
             yield Sight(source, where, f"reward is {reward!r}", what=f"a reward of {reward!r}", pointer="/reward")
 
@@ -190,6 +199,8 @@ def _cookie_lost(view: View) -> Iterator[Sight]:
             continue
         given = set(_sessions(exchange.request_headers.get("cookie")).items())
         kept = given & began if alone else {name for name, _ in given} & {name for name, _ in began}
+        if kept:
+            began |= set_now  # a session cookie is signed anew, and holds the session's data, so it changes
         if seeded and not exchange.failed and not kept and (began or set_now - given):
             reason = "without the cookie of seed_session" if began else "seed_session set no cookie"
             yield exchange_sight(view, exchange, f"{exchange.path}: {reason}", exchange.path)
@@ -270,12 +281,7 @@ def _gym_raised(view: View) -> Iterator[Sight]:
 
 def _seed_missing(view: View) -> Iterator[Sight]:
     for failure in view.exchange_failures:
-        if failure.exchange and re.search(
-            r"session(?:_id)?[^\n]{0,40}(?:not found|expired|unknown|missing|does not exist)|no session|"
-            r"KeyError\('[0-9a-f-]{32,36}'\)",
-            failure.said,
-            re.IGNORECASE,
-        ):
+        if failure.exchange and failure.call in RESOURCES and re.search(NO_SESSION, failure.said, re.IGNORECASE):
             yield exchange_sight(view, failure.exchange, failure.said[:200], failure.exchange.path)
 
 
@@ -601,7 +607,7 @@ RULES: tuple[Rule, ...] = (
         needs="A module, program or sandbox that a server needs and lacks",
         sees=said(
             r"modulenotfounderror[^\n]{0,120}|importerror[^\n]{0,120}|no module named '?(?P<what>[\w.]+)|"
-            r"command not found|sandbox[^\n]{0,60}(?:failed|error|not (?:ready|available|found)|unavailable)|"
+            r"command not found|"
             r"executable[^\n]{0,40}not found|nltk[^\n]{0,40}not found|shared librar(?:y|ies)[^\n]{0,60}cannot"
         ),
         cause="A server lacks something that it runs with: {what}.",
