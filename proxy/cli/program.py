@@ -26,11 +26,13 @@ from gymtap.proxy.cli import (
     env,
     export,
     import_,
+    inflight,
     playback,
     preflight,
     replay,
     rows,
     run,
+    serve,
     show,
     tail,
     tree,
@@ -53,6 +55,7 @@ _COMMANDS = (
         why,
         causes,
         doctor,
+        inflight,
         tree,
         show,
         tail,
@@ -63,7 +66,7 @@ _COMMANDS = (
         bundle,
     ),
     preflight,
-    *(import_, export, addon_path),
+    *(import_, export, serve, addon_path),
 )
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141

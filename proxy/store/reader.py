@@ -454,6 +454,14 @@ class Capture:
                 found += self._select(source, ["e.state = 'open'"], [], died=False)
         return sorted(found, key=lambda exchange: exchange.started_ns)
 
+    def latest(self, limit: int) -> list[Exchange]:
+        """The exchanges that were made or changed last, at most `limit` of each writer, by start time."""
+        found: list[Exchange] = []
+        for source, died in self._with_death():
+            rows = source.all(f"{_EXCHANGE} ORDER BY e.changed DESC LIMIT ?", (limit,))
+            found += [self._exchange(source, values, died=died) for values in rows]
+        return sorted(found, key=lambda exchange: exchange.started_ns)
+
     def live(self) -> bool:
         """Whether a tap writes it now."""
         return any(source.ended_ns is None and not died for source, died in self._with_death())
