@@ -11,6 +11,7 @@ from gymtap.proxy.cli.options import CaptureArgument, JsonOption
 
 if TYPE_CHECKING:
     from gymtap.proxy.diagnose.capture import Cause
+    from gymtap.schemas import Diagnosis
 
 _ROWS_NAMED = 5
 
@@ -72,11 +73,20 @@ def _show(cause: "Cause") -> None:
     layer = str(cause.example.layer).replace("_", " ")
     more = ", …" if len(cause.rows) > _ROWS_NAMED else ""
     out = screen.out()
-    heading = Text.assemble((counted(len(cause.rows), "row"), "bold"), "  ", (layer, "red"), f"  {cause.fingerprint}")
+    count = (counted(len(cause.rows), "row"), "bold")
+    heading = Text.assemble(count, "  ", (layer, "red"), f"  {cause.example.rule or ''}", (_hop(cause.example), "dim"))
     out.print(heading, soft_wrap=True)
     out.print(Text(f"  {one_line(cause.example.cause)}"), soft_wrap=True)
-    seen = f"first {_time(cause.first_ns)}, last {_time(cause.last_ns)}"
+    seen = f"{cause.fingerprint}; first {_time(cause.first_ns)}, last {_time(cause.last_ns)}"
     out.print(Text(f"  {seen}; rows {', '.join(cause.rows[:_ROWS_NAMED])}{more}", "dim"), soft_wrap=True)
+
+
+def _hop(example: "Diagnosis") -> str:
+    """Where it went wrong: `, verify agent->resources 422`."""
+    if not example.chain:
+        return ""
+    hop = example.chain[-1]
+    return f", {hop.call} {hop.boundary} {hop.error or hop.status}"
 
 
 def _time(at_ns: int) -> str:

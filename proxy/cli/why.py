@@ -177,17 +177,21 @@ def _hop_line(number: int, hop: "Hop") -> str:
 
 
 def _body(out: "Console", diagnosis: "Diagnosis") -> None:
-    from gymtap.proxy.views.plain import printable  # noqa: PLC0415 - only where it is drawn
+    from rich.text import Text  # noqa: PLC0415 - only where it is drawn
+
+    from gymtap.proxy.views.diagnosis_view import draw_leaf  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.views.words import counted  # noqa: PLC0415 - only where it is drawn
 
     if diagnosis.innermost is None:
         return
     leaf, wrappers = diagnosis.innermost.leaf, diagnosis.innermost.wrappers
-    about = f"{leaf.kind}".replace("_", " ") + (f", inside {len(wrappers)} wrappers" if wrappers else "")
+    about = f"{leaf.kind}".replace("_", " ") + (f", inside {counted(len(wrappers), 'wrapper')}" if wrappers else "")
     _field(out, "innermost", about + (", cut" if diagnosis.innermost.truncated else ""))
-    lines = printable(leaf.text).splitlines() or ["(empty)"]
-    left_out = max(0, len(lines) - _BODY_LINES)
-    shown = lines[-_BODY_LINES:] if "Traceback" in lines[0] else lines[:_BODY_LINES]  # an exception is at the end
-    for line in shown:
-        out.print(f"  {line[:2_000]}", markup=False, highlight=False, soft_wrap=True)
-    if left_out:
-        screen.note(f"  … {left_out:,} more lines: --json has them")
+    drawing = draw_leaf(leaf)
+    lines = drawing.lines if leaf.text else [Text("(empty)")]
+    raised = leaf.text.startswith("Traceback")  # an exception is at the end
+    for line in lines[-_BODY_LINES:] if raised else lines[:_BODY_LINES]:
+        out.print(Text("  ").append_text(line), soft_wrap=True)
+    drawing.cuts.lines += max(0, len(lines) - _BODY_LINES)
+    if told := drawing.cuts.told():
+        screen.note(f"  {told}; --json has all of it")

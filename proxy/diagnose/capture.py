@@ -60,7 +60,7 @@ def _seen(capture: Capture, exchange: Exchange, began_ns: int, now_ns: int, row:
     open_ms = (exchange.duration_ms or 0.0) if stopped else (now_ns - exchange.started_ns) / 1e6
     return Seen(
         id=exchange.id,
-        caller=str(exchange.caller or "?"),
+        caller=exchange.caller or ("collector" if exchange.kind is ServerKind.ENVIRONMENT else "?"),
         callee=str(exchange.kind),
         call=exchange.call,
         method=exchange.request.method,

@@ -1,16 +1,19 @@
 """Draws a diagnosis in the fixed form: symptom, layer, evidence, cause, next action; then the chain and the leaf."""
 
+import json
 from collections.abc import Iterator
+from typing import Any
 
 from rich.text import Text
 
-from gymtap.proxy.views.body_view import draw_body
+from gymtap.proxy.views.body_view import Drawing, draw_body
 from gymtap.proxy.views.marks import FAILED_STYLE, ID_STYLE
 from gymtap.proxy.views.plain import one_line, printable
 from gymtap.proxy.views.words import duration, size
-from gymtap.schemas import Diagnosis, Layer, LeafKind
+from gymtap.schemas import Diagnosis, Layer, Leaf, LeafKind
 
 _EVIDENCE_SHOWN = 4
+_ECHO_MAX_BYTES = 200
 NAME_CELLS = 9
 """How wide the names on the left are."""
 
@@ -60,5 +63,21 @@ def _leaf(diagnosis: Diagnosis) -> Iterator[Text]:
         return
     yield Text("")
     yield Text("innermost", "dim")
-    for line in draw_body(diagnosis.innermost.leaf.text.encode(errors="surrogateescape")).lines:
+    for line in draw_leaf(diagnosis.innermost.leaf).lines:
         yield Text(" " * NAME_CELLS).append_text(line)
+
+
+def draw_leaf(leaf: Leaf) -> Drawing:
+    """The innermost body, bounded. FastAPI's 422 repeats the body that it refuses in `input`: only its size is told."""
+    text, detail = leaf.text, leaf.value.get("detail") if isinstance(leaf.value, dict) else None
+    if leaf.kind is LeafKind.DETAIL and isinstance(detail, list):
+        text = json.dumps({**leaf.value, "detail": [_without_echo(item) for item in detail]})
+    return draw_body(text.encode(errors="surrogateescape"))
+
+
+def _without_echo(item: Any) -> Any:
+    echo = item.get("input") if isinstance(item, dict) else None
+    if not isinstance(echo, dict | list):
+        return item
+    echo_bytes = len(json.dumps(echo))
+    return item if echo_bytes <= _ECHO_MAX_BYTES else {**item, "input": f"… {size(echo_bytes)} of the refused body"}
