@@ -47,7 +47,8 @@ class _Live:
 class Bridge:
     """Feeds a tape. `said` is told, once for each name, of clients that refuse our certificate.
 
-    `keep_messages`: leave a WebSocket's messages with mitmproxy too, for its own screens.
+    `keep_messages`: leave a WebSocket's messages with mitmproxy too, for its own screens. `streams` False lets
+    mitmproxy hold bodies until they are whole, for whoever edits them there.
     """
 
     def __init__(
@@ -65,6 +66,7 @@ class Bridge:
         self._said = said
         self._heard = heard
         self._keep_messages = keep_messages
+        self.streams = True
         self._live: dict[str, _Live] = {}
         self._refusals: set[str] = set()
 
@@ -98,7 +100,7 @@ class Bridge:
         )
         if self._heard is not None:
             self._heard(flow, live.number)
-        if _can_stream(flow):
+        if self.streams and _can_stream(flow):
             request.stream = self._through(live, request=True)
 
     def request(self, flow: http.HTTPFlow) -> None:
@@ -120,7 +122,7 @@ class Bridge:
             live.websocket = False
             self._tape.put(RequestDone(live.number, time.monotonic_ns()))
         self._tape.put(self._answered(live, answer))
-        if answer.status_code != 101:
+        if self.streams and answer.status_code != 101:
             answer.stream = self._through(live, request=False)
 
     def response(self, flow: http.HTTPFlow) -> None:

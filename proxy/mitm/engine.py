@@ -5,6 +5,7 @@ first engine's. It keeps its options in a module, so there is one engine in a pr
 """
 
 import asyncio
+import logging
 import tempfile
 import threading
 from collections.abc import Callable, Sequence
@@ -25,6 +26,7 @@ from gymtap.proxy.tap import Source
 
 CA_FILE = "mitmproxy-ca-cert.pem"
 _LOOPBACK = "127.0.0.1"
+_LOG = logging.getLogger("mitmproxy")
 _START_S = 60.0
 _STOP_S = 5.0
 
@@ -127,9 +129,12 @@ class MitmEngine:
             *(tlsconfig.TlsConfig(), upstream_auth.UpstreamAuth(), bridge, _Running(partial(self._running, proxy))),
         )
         master.options.update(**self._options(folder))  # type: ignore[no-untyped-call]  # the same
+        errors = _Errors(self._said)
+        _LOG.addHandler(errors)
         try:
             await master.run()
         finally:
+            _LOG.removeHandler(errors)
             bridge.close()
             await _hang_up(proxy)
 
@@ -155,6 +160,18 @@ class MitmEngine:
                 return
         self.addresses = tuple((str(host), int(port)) for host, port, *_ in proxy.listen_addrs())
         self._started.set()
+
+
+class _Errors(logging.Handler):
+    """What mitmproxy calls an error is said; the rest of its log is about single connections, and they are captured."""
+
+    def __init__(self, said: Callable[[str], None]) -> None:
+        super().__init__(logging.ERROR)
+        self._said = said
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Say it in one line."""
+        self._said(f"mitmproxy: {' '.join(record.getMessage().split())}")
 
 
 class _Running:
