@@ -1,0 +1,304 @@
+"""The server: loopback only, a token for everything but the document, read only.
+
+Captures are read on threads, so a large one delays nobody. Live events are looked for as `gymtap tail` does.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import orjson
+from aiohttp import web
+
+from gymtap.proxy.core.errors import GymtapError, ListenError, UsageError
+from gymtap.proxy.serve import reading
+from gymtap.proxy.serve.document import document, reference
+from gymtap.proxy.serve.reading import Shelf
+from gymtap.proxy.serve.route import Parameter, Route, Schema
+from gymtap.proxy.store import Capture
+from gymtap.schemas import Call, CaptureInfo, Diagnosis, Exchange, Finding, Row, RowState, ServerKind
+
+_LOOK_S = 0.2
+_HEARTBEAT_LOOKS = 75
+_TEXT: Schema = {"type": "string"}
+_BOOLEAN: Schema = {"type": "boolean"}
+_NUMBER: Schema = {"type": "integer", "minimum": 0}
+_PAGE = (
+    Parameter("limit", _NUMBER, f"At most so many, {reading.LIMIT} by default, {reading.LIMIT_MAX} at most."),
+    Parameter("offset", _NUMBER, "After so many."),
+)
+_FAILED = Parameter("failed", _BOOLEAN, "Only what failed, or only what did not.")
+
+
+@dataclass(frozen=True)
+class Serving:
+    """What to serve: captures under `root`, and those `named` besides. `port` 0 is any free one."""
+
+    root: Path
+    named: tuple[Path, ...] = ()
+    port: int = 0
+    token: str = field(default_factory=lambda: secrets.token_urlsafe(24))
+
+
+@asynccontextmanager
+async def serve(serving: Serving) -> AsyncIterator[str]:
+    """Serve until the block ends; gives the URL. Raises ListenError."""
+    app = application(Shelf(serving.root, serving.named), serving.token)
+    runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+    await runner.setup()
+    try:
+        try:
+            await web.TCPSite(runner, "127.0.0.1", serving.port).start()
+        except OSError as error:
+            raise ListenError(f"cannot listen on port {serving.port}: {error.strerror}", "name another") from None
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+def application(shelf: Shelf, token: str) -> web.Application:
+    """The API over a shelf of captures."""
+    routes = _routes(shelf)
+    public = frozenset(route.path for route in routes if route.open)
+    app = web.Application(middlewares=[_told, _guard(token, public)])
+    for route in routes:
+        app.router.add_get(route.path, route.handler)
+    return app
+
+
+# --- who may, and what goes wrong ------------------------------------------------------------------------------
+
+type _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+
+@web.middleware
+async def _told(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    """Every error as JSON, with its way out."""
+    try:
+        return await handler(request)
+    except UsageError as error:
+        return _error(400, str(error), error.hint)
+    except GymtapError as error:
+        return _error(404, str(error), error.hint)
+    except web.HTTPException as error:
+        return _error(error.status, error.reason, "/openapi.json says what there is")
+    except ValueError as error:
+        return _error(400, " ".join(str(error).split()), "/openapi.json says what a parameter may be")
+
+
+def _error(status: int, message: str, hint: str) -> web.Response:
+    return web.Response(
+        status=status, body=orjson.dumps({"error": message, "hint": hint}), content_type="application/json"
+    )
+
+
+def _guard(token: str, public: frozenset[str]) -> Any:
+    wanted = f"Bearer {token}".encode()
+
+    @web.middleware
+    async def guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
+        given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
+        if request.path not in public and not secrets.compare_digest(given, wanted):
+            return _error(401, "the token is missing or wrong", "send it as Authorization: Bearer TOKEN")
+        return await handler(request)
+
+    return guard
+
+
+# --- what there is ---------------------------------------------------------------------------------------------
+
+
+def _routes(shelf: Shelf) -> list[Route]:
+    routes: list[Route] = []
+    capture = "/v1/captures/{capture}"
+
+    async def openapi(_: web.Request) -> web.Response:
+        return _json(document(routes, version("gymtap")))
+
+    async def captures(_: web.Request) -> web.Response:
+        return _json({"captures": await asyncio.to_thread(shelf.infos)})
+
+    routes += [
+        Route("/openapi.json", "This document.", openapi, {"type": "object"}, open=True),
+        Route("/v1/captures", "All captures, newest first.", captures, _listed("captures", _named(CaptureInfo))),
+        Route(capture, "What a capture says of itself.", _read(shelf, reading.info), _named(CaptureInfo)),
+        Route(
+            f"{capture}/rows",
+            "Rows, by start time.",
+            _read(shelf, reading.rows, query=True),
+            _paged("rows", _labelled()),
+            (
+                _FAILED,
+                Parameter("state", {"enum": [str(state) for state in RowState]}, "Only rows in this state."),
+                Parameter("agent", _TEXT, "Only rows of this agent."),
+                Parameter("task", _NUMBER, "Only rollouts of this task index."),
+                *_PAGE,
+            ),
+        ),
+        Route(
+            f"{capture}/rows/{{row}}",
+            "A row with its exchanges.",
+            _read(shelf, reading.row, "row"),
+            _object({"row": _labelled(), "exchanges": _array(reference(Exchange))}),
+        ),
+        Route(
+            f"{capture}/rows/{{row}}/diagnosis",
+            "Why a row went as it did.",
+            _read(shelf, reading.diagnosis, "row"),
+            reference(Diagnosis),
+        ),
+        Route(
+            f"{capture}/causes",
+            "Failed rows grouped by cause, the most frequent first.",
+            _read(shelf, reading.all_causes),
+            _listed("causes", _cause()),
+        ),
+        Route(
+            f"{capture}/exchanges",
+            "Exchanges, by start time.",
+            _read(shelf, reading.exchanges, query=True),
+            _paged("exchanges", reference(Exchange)),
+            (
+                Parameter("row", _TEXT, "Only this row's, by its label."),
+                Parameter("call", {"enum": [str(call) for call in Call]}, "Only such calls."),
+                Parameter("kind", {"enum": [str(kind) for kind in ServerKind]}, "Only what such servers answered."),
+                Parameter("server", _TEXT, "Only what this server answered."),
+                _FAILED,
+                *_PAGE,
+            ),
+        ),
+        Route(
+            f"{capture}/exchanges/{{exchange}}",
+            "An exchange, with what checks said of it.",
+            _read(shelf, reading.exchange, "exchange"),
+            _object({"exchange": reference(Exchange), "findings": _array(reference(Finding))}),
+        ),
+        Route(
+            f"{capture}/exchanges/{{exchange}}/{{side}}/body",
+            "A recorded body, as bytes; `X-Content-Type` is what its headers call it.",
+            _body(shelf),
+            {"type": "string", "format": "binary"},
+            media_type="application/octet-stream",
+        ),
+        Route(
+            f"{capture}/events",
+            "Exchanges as they open, change and end (server-sent events `exchange`), until the capture ends (`end`).",
+            _events(shelf),
+            _TEXT,
+            (Parameter("from_start", _BOOLEAN, "Begin with all that there is."),),
+            media_type="text/event-stream",
+        ),
+    ]
+    return routes
+
+
+def _array(items: Schema) -> Schema:
+    return {"type": "array", "items": items}
+
+
+def _object(properties: dict[str, Schema]) -> Schema:
+    return {"type": "object", "required": list(properties), "properties": properties}
+
+
+def _listed(name: str, items: Schema) -> Schema:
+    return _object({name: _array(items)})
+
+
+def _paged(name: str, items: Schema) -> Schema:
+    return _object({name: _array(items), "more": _BOOLEAN})
+
+
+def _named(model: type[CaptureInfo]) -> Schema:
+    return _object({"name": _TEXT} | {field: {} for field in model.model_fields})
+
+
+def _labelled() -> Schema:
+    return _object({"label": _TEXT} | {field: {} for field in Row.model_fields})
+
+
+def _cause() -> Schema:
+    times: dict[str, Schema] = {"first_ns": {"type": "integer"}, "last_ns": {"type": "integer"}}
+    return _object({"fingerprint": _TEXT, "example": reference(Diagnosis), "rows": _array(_TEXT), **times})
+
+
+# --- answering -------------------------------------------------------------------------------------------------
+
+
+def _json(value: object) -> web.Response:
+    return web.Response(body=orjson.dumps(value), content_type="application/json")
+
+
+def _read(shelf: Shelf, read: Callable[..., object], *names: str, query: bool = False) -> _Handler:
+    """A handler that opens the capture on a thread and answers what `read` says."""
+
+    def answer(request: web.Request) -> object:
+        given: list[object] = [request.match_info[name] for name in names]
+        with shelf.opened(request.match_info["capture"]) as capture:
+            return read(capture, *given, *([dict(request.query)] if query else []))
+
+    async def handle(request: web.Request) -> web.Response:
+        return _json(await asyncio.to_thread(answer, request))
+
+    return handle
+
+
+def _body(shelf: Shelf) -> _Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        named = request.match_info
+        with shelf.opened(named["capture"]) as capture:
+            record, media = await asyncio.to_thread(reading.body, capture, named["exchange"], named["side"])
+            answer = web.StreamResponse(headers={"X-Content-Type": media, "X-Content-Type-Options": "nosniff"})
+            answer.content_type = "application/octet-stream"
+            chunks = capture.body_chunks(record) if record is not None else iter(())
+            first = await asyncio.to_thread(
+                next, chunks, b""
+            )  # a body that was lost is an error before anything is sent
+            await answer.prepare(request)
+            while first:
+                await answer.write(first)
+                first = await asyncio.to_thread(next, chunks, b"")
+        return answer
+
+    return handle
+
+
+def _events(shelf: Shelf) -> _Handler:
+    async def handle(request: web.Request) -> web.StreamResponse:
+        from_start = request.query.get("from_start", "false") == "true"
+        with shelf.opened(request.match_info["capture"]) as capture:
+            answer = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
+            await answer.prepare(request)
+            async for piece in _changes(capture, from_start):
+                await answer.write(piece)
+        return answer
+
+    return handle
+
+
+async def _changes(capture: Capture, from_start: bool) -> AsyncIterator[bytes]:
+    """Every change as one event, and a comment now and then, so that a client that has gone is noticed."""
+    changed, cursor = await asyncio.to_thread(capture.changes, None, from_start=from_start)
+    yield b"".join(_event(exchange) for exchange in changed)
+    looks = 0
+    yield b": live\n\n"
+    while True:
+        live = await asyncio.to_thread(capture.live)
+        changed, cursor = await asyncio.to_thread(capture.changes, cursor)
+        if changed:
+            yield b"".join(_event(exchange) for exchange in changed)
+        if not live:
+            yield b"event: end\ndata: {}\n\n"
+            return
+        looks += 1
+        if looks % _HEARTBEAT_LOOKS == 0:
+            yield b": still here\n\n"
+        await asyncio.sleep(_LOOK_S)
+
+
+def _event(exchange: Exchange) -> bytes:
+    return b"event: exchange\ndata: " + exchange.model_dump_json().encode() + b"\n\n"
