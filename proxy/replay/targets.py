@@ -88,7 +88,7 @@ async def find_gym(client: ClientSession, head: str) -> Running:
     """Ask a head which servers run, and with which configuration. Raises GymtapError when it does not answer as one."""
     try:
         instances = await _get_json(client, f"{head}/server_instances")
-        servers = {str(one["name"]): str(one["url"]) for one in instances if one.get("url")}
+        servers = {_name(one): str(one["url"]) for one in instances if one.get("url")}
         configuration = yaml.safe_load(await _get_json(client, f"{head}/global_config_dict_yaml"))
     except (ClientError, TimeoutError, OSError) as error:
         raise GymtapError(
@@ -99,6 +99,11 @@ async def find_gym(client: ClientSession, head: str) -> Running:
             f"what answers at {head} is not a Gym head", "its port is `head_server.port`, 11000 by default"
         ) from None
     return Running(head, servers, configuration if isinstance(configuration, dict) else {})
+
+
+def _name(instance: Mapping[str, Any]) -> str:
+    """A server's name in the configuration; `name` is its component's, which several share (nemo-gym 0.7.0)."""
+    return str(instance.get("config_path") or instance.get("process_name") or instance["name"])
 
 
 async def _get_json(client: ClientSession, url: str) -> Any:
