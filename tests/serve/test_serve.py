@@ -132,30 +132,33 @@ async def test_events_come_as_they_happen(tmp_path: Path) -> None:
     server = Server(name="model", listen="http://127.0.0.1:1", upstream="http://127.0.0.1:2")
     serving = Serving(tmp_path, token=TOKEN)
     headers = {"Authorization": f"Bearer {TOKEN}"}
-    async with serve(serving) as url, aiohttp.ClientSession(url, headers=headers) as session:
-        async with session.get("/v1/captures/live/events?from_start=true") as answer:
+    async with (
+        serve(serving) as url,
+        aiohttp.ClientSession(url, headers=headers) as session,
+        session.get("/v1/captures/live/events?from_start=true") as answer,
+    ):
 
-            async def event() -> tuple[str, Any]:
-                name = ""
-                async for line in answer.content:
-                    if line.startswith(b"event: "):
-                        name = line[7:].strip().decode()
-                    if line.startswith(b"data: "):
-                        return name, json.loads(line[6:])
-                return "closed", None
+        async def event() -> tuple[str, Any]:
+            name = ""
+            async for line in answer.content:
+                if line.startswith(b"event: "):
+                    name = line[7:].strip().decode()
+                if line.startswith(b"data: "):
+                    return name, json.loads(line[6:])
+            return "closed", None
 
-            tape.put(Opened(1, server, 1, 1, "", "POST", "/v1/responses", "1.1", ()))
-            recorder.drain()
-            name, opened = await event()
-            assert (name, opened["id"], opened["state"]) == ("exchange", "a1", "open")
-            for ending in (RequestDone(1, 2), Answered(1, 3, 200, "OK", ()), Ended(1, 4)):
-                tape.put(ending)
-            recorder.drain()
-            name, ended = await event()
-            assert (name, ended["state"], ended["response"]["status"]) == ("exchange", "done", 200)
-            recorder.close()
-            assert (await event())[0] == "end"
-            assert (await event())[0] == "closed"
+        tape.put(Opened(1, server, 1, 1, "", "POST", "/v1/responses", "1.1", ()))
+        recorder.drain()
+        name, opened = await event()
+        assert (name, opened["id"], opened["state"]) == ("exchange", "a1", "open")
+        for ending in (RequestDone(1, 2), Answered(1, 3, 200, "OK", ()), Ended(1, 4)):
+            tape.put(ending)
+        recorder.drain()
+        name, ended = await event()
+        assert (name, ended["state"], ended["response"]["status"]) == ("exchange", "done", 200)
+        recorder.close()
+        assert (await event())[0] == "end"
+        assert (await event())[0] == "closed"
 
 
 async def test_a_port_that_is_taken(tmp_path: Path) -> None:
@@ -175,8 +178,9 @@ async def test_the_command(demo_capture: Path) -> None:
     assert child.stdout is not None
     said = json.loads(await child.stdout.readline())
     assert re.fullmatch(r"http://127\.0\.0\.1:\d+", said["url"])
-    async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {said['token']}"}) as session:
-        async with session.get(f"{said['url']}/v1/captures/{demo_capture.name}") as answer:
-            assert (await answer.json())["exchanges"] == Capture(demo_capture).count()
+    headers = {"Authorization": f"Bearer {said['token']}"}
+    url = f"{said['url']}/v1/captures/{demo_capture.name}"
+    async with aiohttp.ClientSession(headers=headers) as session, session.get(url) as answer:
+        assert (await answer.json())["exchanges"] == Capture(demo_capture).count()
     child.send_signal(signal.SIGINT)
     assert await child.wait() == 0
