@@ -1,0 +1,44 @@
+"""Tells a person who runs a command behind a tap that the run hangs, while it hangs: one line for each new alarm.
+
+It reads the capture now and then, on a thread, as every reader does, so it cannot slow the traffic down; and what it
+cannot read, it says nothing about.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from gymtap.proxy.core.errors import GymtapError
+from gymtap.proxy.core.in_flight import Alarm, alarms
+from gymtap.proxy.store import Capture
+
+EVERY_S = 5.0
+LATEST = 2_000
+"""How many of the latest exchanges are looked at."""
+
+
+async def watch(capture: Path, say: Callable[[str], None], every_s: float = EVERY_S) -> None:
+    """Say each alarm once, until cancelled; an alarm that has passed and comes again is said again."""
+    known: set[tuple[str, str]] = set()
+    while True:
+        await asyncio.sleep(every_s)
+        found = await asyncio.get_running_loop().run_in_executor(None, alarms_of, capture)
+        for alarm in found:
+            if (alarm.kind, alarm.server) not in known:
+                say(f"gymtap: {str(alarm.kind).replace('_', ' ')}: {alarm.message}; see `gymtap inflight {capture}`")
+        known = {(alarm.kind, alarm.server) for alarm in found}
+
+
+def alarms_of(capture: Path) -> list[Alarm]:
+    """What is wrong in a capture right now; nothing where it cannot be read yet."""
+    try:
+        opened = Capture(capture)
+    except GymtapError:
+        return []
+    try:
+        return alarms(opened.open_exchanges(), opened.latest(LATEST), time.time_ns())
+    except GymtapError:
+        return []
+    finally:
+        opened.close()
