@@ -291,7 +291,8 @@ _SUSPICIOUS = re.compile(
     r"already|in use|unreachable|disconnect|retry|retries|abort|cancel|stale|corrupt|truncat|mismatch|duplicate|skipp|"
     r"worker exit|token|rollouts? but|parser|"
     r"warn|🚨|panic|nccl|xid|evict|preempt|pending|infeasible|unhealthy|not ready|waiting|drop|empty|"
-    r"none of|unknown",
+    r"none of|unknown|no solution|conflict|unsatisfiable|requires|offending|differ|unresolved|"
+    r"undefined|must be|should be|does not|cannot|please",
     re.IGNORECASE,
 )
 

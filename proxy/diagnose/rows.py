@@ -22,6 +22,7 @@ _SCHEMA_LISTS = ("allOf", "anyOf", "oneOf", "prefixItems")
 _SCHEMA_VALUES = ("items", "not", "if", "then", "else", "additionalProperties", "contains", "propertyNames")
 MAX_SCHEMA_NODES = 5_000
 _MEANT_FOR_GYM = frozenset({"messages", "prompt", "agent_ref", "_ng_task_index", "expected_answer", "tools"})
+_CHAT_KINDS = frozenset({"text", "image_url", "input_text", "input_image", "output_text", "tool_use", "tool_result"})
 _ROLES = frozenset({"user", "assistant", "system", "developer"})
 LICENSES = frozenset(
     {
@@ -151,6 +152,10 @@ def _input_flaws(items: list[Any], at: str) -> Iterator[Flaw]:
             yield Flaw("input", f"{at}/{number}/role", f"{role[:40]!r} is no role of the Responses API")
         for part, chat_form in _chat_parts(item.get("content")):
             yield Flaw("input", f"{at}/{number}/content/{part}", f"has the chat-style type {chat_form!r}")
+        if kind in _CHAT_KINDS:
+            yield Flaw(
+                "input", f"{at}/{number}", f"is a content part ({kind!r}), not an item; parts stand in a message"
+            )
         if kind in {None, "message"} and "role" not in item:
             yield Flaw("input", f"{at}/{number}", "has neither a role nor a type")
 

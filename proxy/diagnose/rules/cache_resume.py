@@ -47,11 +47,19 @@ def _stale(view: View) -> Iterator[Sight]:
         for kept in _materialized(view):
             older = bool(source.modified and kept.modified and kept.modified < source.modified)
             differing = _first_difference(source, kept)
-            if older and differing is None and source.lines and kept.lines:
+            lacking = len(source.lines) - _tasks(kept)
+            if older and differing is None and source.lines and kept.lines and lacking <= 0:
                 continue  # written again with the same content
             if older or differing:
-                reason = differing or f"{kept.name} is older than {source.name}"
+                rows = f" and lacks {lacking} of its rows" if lacking > 0 and kept.lines else ""
+                reason = differing or f"{kept.name} is older than {source.name}{rows}"
                 yield Sight("file", kept.name, reason, what=reason)
+
+
+def _tasks(kept: SeenFile) -> int:
+    """How many tasks materialized rows are of."""
+    rows = [read_json(line) for line in kept.lines]
+    return len({row["_ng_task_index"] for row in rows if isinstance(row, dict) and "_ng_task_index" in row})
 
 
 def _first_difference(source: SeenFile, kept: SeenFile) -> str | None:

@@ -501,9 +501,11 @@ RULES: tuple[Rule, ...] = (
             r"(?:line|row) \d+[^\n]{0,80}(?:not valid json|invalid json|decode)|jsondecodeerror[^\n]{0,120}jsonl|"
             r"\.jsonl[^\n]{0,120}(?:decode|invalid|malformed|parse)|orjson\.JSONDecodeError|"
             r"missing (?:required )?(?:field|column|key)s?\b|unexpected end of data|dataset[^\n]{0,60}(?:empty|"
-            r"no rows|schema)",
+            r"no rows|schema)|(?:offending|malformed|invalid|corrupt(?:ed)?|bad)[ _](?:example|sample|row|"
+            r"record|json ?line)s?|"
+            r"(?:examples?|samples?|rows?|records?)[^\n]{0,30}(?:are|is|was|were) (?:malformed|invalid|corrupt)",
             sources=("log",),
-            unless=r"tool_parser|\.ya?ml|responses_api_models",
+            unless=r"\b(?:0|no) (?:offending|malformed|invalid|corrupt|bad)|tool_parser|\.ya?ml|responses_api_models",
         ),
         cause="The data cannot be read: {what}.",
         next_action="Find the line or field the message names and correct it where the data is made.",

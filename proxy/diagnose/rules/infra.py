@@ -500,7 +500,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="Words that a server process ended or never became ready",
         sees=said(
-            r"returned only \d+ rollouts? but|agent likely crashed|servers? not ready within|"
+            r"returned (?:only )?\d+ rollouts?\b[^\n]{0,30}(?:but|for) \d*|agent (?:likely )?crashed|"
+            r"servers? not ready within|"
             r"process `?(?P<what>[\w.-]+)`? finished unexpectedly|servers? (?:did not|never) (?:start|come up|"
             r"become ready|spin)|spin[- ]?up time ?out|waiting for [^\n]{0,60}servers? to spin up[^\n]{0,40}time|"
             r"not all servers (?:are )?(?:up|ready)|servers? (?:failed|not) (?:to start|ready) (?:after|within)"

@@ -69,7 +69,7 @@ def _no_answer(exchange: Seen) -> str | None:
         return "an HTML page"
     body = exchange.response_json
     if any(wrapper.kind == "sse" for wrapper in exchange.unwrapped.wrappers) or text.lstrip().startswith(
-        ("data:", "event:")
+        ("data:", "event:", ":", "id:", "retry:")
     ):
         return "an error event within the stream" if leaf.kind is LeafKind.PROVIDER_ERROR else _cut_stream(text)
     if not isinstance(body, dict):

@@ -49,9 +49,17 @@ def _cut_arguments(view: View) -> Iterator[Sight]:
     """Tool arguments that stop in the middle: the output budget ended them, whatever the finish reason says."""
     for exchange, answer in answers(view.material):
         for name, arguments in tool_calls(answer):
-            if _stops_midway(arguments):
+            if _stops_midway(arguments) and (answer.cut or not _refused_later(view, exchange)):
                 sight = exchange_sight(view, exchange, f"{name}({arguments[-120:]}", name)
                 yield replace(sight, shown=echo(view.material, arguments))
+
+
+def _refused_later(view: View, exchange: Seen) -> bool:
+    """Whether a later turn was refused: then what the history holds ended the row, whoever made it."""
+    return any(
+        failure.call is Call.PROVIDER and failure.status in {400, 422} and failure.exchange is not exchange
+        for failure in view.exchange_failures
+    )
 
 
 def _stops_midway(arguments: str) -> bool:
