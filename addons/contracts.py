@@ -29,8 +29,8 @@ from gymtap.proxy.core.contracts.routing import check_call, check_tools, tools_o
 from gymtap.proxy.core.flow import Flow
 from gymtap.schemas import Call, Finding, RowKey, Server, ServerKind
 
-ASKED_KINDS = frozenset({ServerKind.ENVIRONMENT, ServerKind.AGENT, ServerKind.RESOURCES, ServerKind.MODEL})
-"""Gym's own servers. What is not Gym's is never sent a request that nobody asked for."""
+GYM_KINDS = frozenset({ServerKind.ENVIRONMENT, ServerKind.AGENT, ServerKind.RESOURCES})
+"""Servers that are Gym's for certain. What is not Gym's is never sent a request that nobody asked for."""
 
 DOCUMENT_MAX_BYTES = 16 * 2**20
 HELD_MAX_BYTES = 32 * 2**20
@@ -159,7 +159,7 @@ class Contracts(Addon):
         self._settle()
         book = self._book(flow.server)
         book.opened -= 1
-        if not book.asked and book.server.kind in ASKED_KINDS and flow.status is not None and not book.opened:
+        if not book.asked and not book.opened and flow.status is not None and self._is_gyms(book.server.kind):
             book.asked = True
             self._pending += 1
             self._asker.ask(book.server)
@@ -184,6 +184,12 @@ class Contracts(Addon):
         if book is None:
             book = self._books[server.name] = _Book(server)
         return book
+
+    def _is_gyms(self, kind: ServerKind) -> bool:
+        """A model server is where others are Gym's: alone, it may be a provider that was called without a key."""
+        if kind is ServerKind.MODEL:
+            return any(book.server.kind in GYM_KINDS for book in self._books.values())
+        return kind in GYM_KINDS
 
     def _settle(self) -> None:
         while self._pending:
@@ -219,7 +225,7 @@ class Contracts(Addon):
         said: set[tuple[str, str | None]] = set()
         around = _Around(caller, self._below.get(flow.id) == flow.status, self._verifiers.get(flow.id))
         self._say(flow, self._findings(flow, book, around), said)
-        if not book.settled and book.server.kind in ASKED_KINDS | {ServerKind.UNKNOWN}:
+        if not book.settled:
             self._hold(book, _Held(flow, around, said, _size(flow)))
 
     def _findings(self, flow: Flow, book: _Book, around: _Around) -> Iterable[Finding]:

@@ -129,6 +129,21 @@ def test_what_is_not_gyms_is_never_asked(desk: Desk, kind: ServerKind) -> None:
     assert not desk.contracts._pending
 
 
+def test_a_model_server_is_asked_where_others_are_gyms(desk: Desk) -> None:
+    """Alone, what looks like one may be a provider that was called without a key."""
+    where = Server(name="policy", kind=ServerKind.MODEL, listen="", upstream="")
+
+    def answered() -> bool:
+        flow = Flow("a1", where, 0, "POST", "/v1/responses", ())
+        desk.contracts.opened(flow)
+        desk.end(flow, 200, {})
+        return desk.contracts._book(where).asked
+
+    assert not answered()
+    desk.learn("chaos")
+    assert answered()
+
+
 def test_a_busy_server_is_left_alone(desk: Desk) -> None:
     """Making the document stops its event loop: it is asked when it has nothing to do."""
     first, second = desk.begin(Call.VERIFY, "/verify", ROW), desk.begin(Call.VERIFY, "/verify", ROW)
