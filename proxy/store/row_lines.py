@@ -109,7 +109,7 @@ def pieces(sources: Sequence[tuple[Source, bool]], size: int = PIECE_ROWS) -> It
 
 
 def of_rows(sources: Sequence[tuple[Source, bool]], keys: Iterable[Identity]) -> list[RowLine]:
-    """The lines of certain rows, by their identities."""
+    """The lines of certain rows, by their identities; those that began first come first."""
     drafts: _Drafts = {}
     for key in keys:
         for source, died in sources:
@@ -119,7 +119,7 @@ def of_rows(sources: Sequence[tuple[Source, bool]], keys: Iterable[Identity]) ->
                 key,
             ):
                 _gather(source, drafts, number, number, died=died)
-    return _lines(drafts, {})
+    return sorted(_lines(drafts, {}), key=lambda line: line.started_ns)
 
 
 def failure_shapes(source: Source, first: int, last: int) -> dict[Identity, int]:

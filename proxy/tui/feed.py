@@ -69,6 +69,7 @@ class Feed:
                 return
         self.rows.complete = True
         self.rows.version += 1
+        self.changed.set()
         while not self.stop.is_set():
             self.pulse = _pulse(capture)
             lines, cursor = capture.row_lines_since(cursor)

@@ -130,7 +130,7 @@ def sum_up(rows: RowList, width: int) -> _Sum:
         if line.reward is not None:
             rewards.append(line.reward)
     mean = sum(rewards) / len(rewards) if rewards else None
-    return _Sum(states, mean, top_causes(rows), drawn(columns(rows.lines, width)))
+    return _Sum(states, mean, top_causes(rows), drawn(columns(rows.lines, min(width, len(rows.lines)))))
 
 
 def _states(found: _Sum) -> Text:

@@ -1,0 +1,255 @@
+import asyncio
+import shlex
+import stat
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from aiohttp import web
+from aiohttp.test_utils import TestServer
+
+from gymtap.proxy.core.errors import UsageError
+from gymtap.proxy.core.filter import parse
+from gymtap.proxy.tui.exchange_page import ExchangePage
+from gymtap.proxy.tui.help import Help
+from gymtap.proxy.tui.notes import Notes
+from gymtap.proxy.tui.outside import look
+from gymtap.proxy.tui.replay_page import ReplayPage
+from gymtap.proxy.tui.row_page import RowPage
+from gymtap.proxy.tui.rows_page import RowsPage
+from gymtap.proxy.tui.rows_table import RowsTable
+from gymtap.proxy.tui.text_page import TextPage
+
+type Open = Any
+"""See `opened` in conftest.py."""
+
+
+def _table(desk: Any) -> RowsTable:
+    found: RowsTable = desk.app.screen.query_one(RowsTable)
+    return found
+
+
+async def _rows(desk: Any) -> None:
+    await desk.press("l")
+    await desk.until(lambda: isinstance(desk.app.screen, RowsPage) and _table(desk).count())
+
+
+async def test_a_filter_is_asked_for_and_applied(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture) as desk:
+        await _rows(desk)
+        await desk.press("f")
+        await desk.enter("status:5xx layer:config")
+        await desk.shows("filter status:5xx layer:config", "1 of 20 rows", "5.0")
+
+
+async def test_a_wrong_filter_says_so_and_is_not_applied(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture) as desk:
+        await _rows(desk)
+        await desk.press("f", *"colour:red")
+        await desk.shows("there is no field 'colour'")
+        await desk.press("enter")
+        await desk.shows("there is no field 'colour'")
+        await desk.press("escape")
+        await desk.shows("20 of 20 rows")
+
+
+async def test_the_next_failing_row_is_one_key_away_in_both_directions(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture) as desk:
+        await _rows(desk)
+        seen = []
+        for key in ("n", "E", "N", "N"):
+            await desk.press(key)
+            seen.append(desk.app.screen.current.label)
+        assert seen == ["2.0", "5.0", "2.0", "19.0"]
+
+
+async def test_rows_are_sorted_and_turned_round(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture) as desk:
+        await _rows(desk)
+        await desk.press("s", "m")
+        await desk.shows("by time")
+        lines, positions = desk.app.rows.lines, desk.app.rows.view.positions
+        times = [lines[at].duration_ms for at in positions]
+        assert times == sorted(times, reverse=True)
+        await desk.press("S")
+        await desk.shows("by time, backwards")
+        assert list(desk.app.rows.view.positions) == list(positions)[::-1]
+
+
+async def test_bodies_are_searched_and_hits_are_gone_through(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture) as desk:
+        await _rows(desk)
+        await desk.press("slash")
+        await desk.enter("URI-template")
+        await desk.shows("/URI-template: 1 row", "⌕")
+        await desk.press("n")
+        assert desk.app.screen.current.label == "2.0"
+
+
+async def test_marks_and_comments_are_kept_in_the_sidecar(opened: Open, own_capture: Path) -> None:
+    async with opened(own_capture) as desk:
+        await _rows(desk)
+        await desk.press("n", "m", "c")
+        await desk.enter("ask Ada")
+        await desk.shows("*✗ 2.0", "“ask Ada”")
+        await desk.until((own_capture / "notes.json").exists)
+        await desk.press("f")
+        await desk.enter("is:marked ~ada")
+        await desk.shows("1 of 20 rows")
+        await desk.until(lambda: b"Ada" in (own_capture / "notes.json").read_bytes())
+    (name,) = orjson.loads((own_capture / "notes.json").read_bytes())["rows"]
+    assert name.startswith("2.0")
+    assert (Notes(own_capture).of(name).marked, Notes(own_capture).of(name).comment) == (True, "ask Ada")
+
+
+async def test_a_sidecar_that_cannot_be_read_is_told_and_left_alone(opened: Open, own_capture: Path) -> None:
+    (own_capture / "notes.json").write_text("not json")
+    async with opened(own_capture) as desk:
+        await desk.shows("notes.json cannot be read")
+        await _rows(desk)
+        await desk.press("m")
+        await desk.shows("*✓ 0.0")
+    assert (own_capture / "notes.json").read_text() == "not json"
+
+
+async def test_two_rows_are_compared(opened: Open, own_capture: Path) -> None:
+    async with opened(own_capture) as desk:
+        await _rows(desk)
+        await desk.press("equals_sign")
+        await desk.shows("mark exactly one other row")
+        await desk.press("m", "n", "equals_sign")
+        await desk.until(lambda: isinstance(desk.app.screen, TextPage))
+        await desk.shows("reward", "≠ provider")
+        await desk.press("enter")
+
+
+@pytest.mark.parametrize(
+    ("key", "text"),
+    [("c", "curl -sS -X POST"), ("p", "import urllib.request"), ("o", '"call": "provider"'), ("i", "a")],
+)
+async def test_an_exchange_is_copied_in_several_forms(opened: Open, demo_capture: Path, key: str, text: str) -> None:
+    async with opened(demo_capture) as desk:
+        await _rows(desk)
+        await desk.press("n", "R")
+        await desk.until(lambda: isinstance(desk.app.screen, ExchangePage))
+        await desk.press("y", key)
+        await desk.until(lambda: text in (desk.app.clipboard or ""))
+
+
+async def test_what_is_filtered_is_exported_as_json_lines(opened: Open, demo_capture: Path, tmp_path: Path) -> None:
+    file = tmp_path / "rows.jsonl"
+    async with opened(demo_capture) as desk:
+        await _rows(desk)
+        desk.app.screen.show_filter(parse("is:failed"))
+        await desk.shows("8 of 20 rows")
+        await desk.press("x")
+        await desk.shows("write 8 rows as JSON Lines to")
+        await desk.enter(str(file))
+        await desk.shows("8 rows in")
+        documents = [orjson.loads(line) for line in file.read_bytes().splitlines()]
+        assert {one["state"] for one in documents} == {"failed"}
+        assert sum(one["layer"] == "data_schema" for one in documents) == 2
+        await desk.press("x")
+        await desk.enter(str(file))
+        await desk.shows("is there already")
+
+
+async def test_checks_are_run_on_an_exchange(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture) as desk:
+        await _rows(desk)
+        await desk.press("n", "R")
+        await desk.until(lambda: isinstance(desk.app.screen, ExchangePage))
+        await desk.press("V")
+        await desk.until(lambda: isinstance(desk.app.screen, TextPage))
+        await desk.until(lambda: desk.app.screen.query_one("#text").count())
+        assert "what checks say of a" in desk.text
+
+
+async def test_an_exchange_is_replayed_and_judged_beside_the_original(
+    opened: Open, demo_capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Sent to another target, it says FIXED where the recorded call failed and this one does not."""
+    monkeypatch.setenv("GYMTAP_HOME", str(tmp_path))
+    monkeypatch.setenv("OPENAI_API_KEY", "for-the-test")
+    answer = {"choices": [{"index": 0, "message": {"role": "assistant", "content": "warm"}, "finish_reason": "stop"}]}
+
+    async def answers(_: web.Request) -> web.Response:
+        return web.json_response(answer)
+
+    app = web.Application()
+    app.router.add_post("/v1/chat/completions", answers)
+    async with TestServer(app) as server, opened(demo_capture) as desk:
+        await _rows(desk)
+        await desk.press("n", "R")
+        await desk.until(lambda: isinstance(desk.app.screen, ExchangePage))
+        await desk.shows("400 Bad Request")
+        await desk.press("r", "t")
+        await desk.enter(str(server.make_url("/v1")))
+        await desk.until(lambda: isinstance(desk.app.screen, ReplayPage))
+        await desk.until(lambda: "FIXED 1/1" in desk.text or "send it" in desk.text)
+        if "send it" in desk.text:
+            await desk.press("s")
+        await desk.shows("FIXED 1/1", "kept in")
+
+
+async def test_a_replay_that_cannot_be_says_why_inside(
+    opened: Open, demo_capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("GYMTAP_HOME", str(tmp_path))
+    async with opened(demo_capture) as desk:
+        await _rows(desk)
+        await desk.press("n", "enter")
+        await desk.until(lambda: isinstance(desk.app.screen, RowPage))
+        await desk.shows("provider ◀ root")
+        await desk.press("g", "r", "a")
+        await desk.until(lambda: isinstance(desk.app.screen, ReplayPage))
+        await desk.shows("✗ ")
+
+
+async def test_help_lists_the_keys_of_the_view_and_is_narrowed(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture) as desk:
+        await _rows(desk)
+        await desk.press("question_mark")
+        await desk.until(lambda: isinstance(desk.app.screen, Help))
+        await desk.shows("Next failing", "Sort")
+        await desk.press(*"boundary")
+        await desk.shows("a call or a server kind with a failed exchange")
+        assert "Sort" not in desk.text.split("Sort m Mark")[0]
+        await desk.press("escape")
+        await desk.until(lambda: isinstance(desk.app.screen, RowsPage))
+
+
+async def test_every_key_is_in_the_palette(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture) as desk:
+        await _rows(desk)
+        commands = {command.title for command in desk.app.get_system_commands(desk.app.screen)}
+        assert {"Filter", "Sort", "Mark", "Replay", "Export what is filtered", "rows: is:failed"} <= commands
+        await desk.press("colon")
+        await desk.until(lambda: type(desk.app.screen).__name__ == "CommandPalette")
+
+
+async def test_a_body_goes_to_the_editor_and_comes_back(tmp_path: Path) -> None:
+    script = tmp_path / "shout"
+    script.write_text('#!/bin/sh\ntr a-z A-Z < "$1" > "$1.new" && mv "$1.new" "$1"\n')
+    script.chmod(script.stat().st_mode | stat.S_IXUSR)
+    assert await asyncio.to_thread(look, shlex.quote(str(script)), b"some text") == b"SOME TEXT"
+    with pytest.raises(UsageError, match="cannot be started"):
+        look("/nowhere/editor", b"")
+
+
+async def test_rows_that_come_do_not_move_the_cursor(
+    opened: Open, live_writer: Any, exchange: Any, attributed: Any
+) -> None:
+    """Following brings what is new into view; the cursor stays on its row."""
+    async with opened(live_writer.file.parent) as desk:
+        await _rows(desk)
+        await desk.press("F")
+        before = desk.app.screen.current.label
+        for number in range(10, 110):
+            live_writer.add(
+                exchange(number, attribution=attributed(number), call=desk.app.rows and "run"), b"{}", b"{}"
+            )
+        live_writer.commit()
+        await desk.shows("102 of 102 rows", "109.0", "following")
+        assert desk.app.screen.current.label == before

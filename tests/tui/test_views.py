@@ -1,0 +1,161 @@
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gymtap.proxy.tui.exchange_page import TABS, ExchangePage
+from gymtap.proxy.tui.in_flight import InFlight
+from gymtap.proxy.tui.json_tree import JsonTree
+from gymtap.proxy.tui.overview import Overview
+from gymtap.proxy.tui.row_page import RowPage
+from gymtap.proxy.tui.rows_page import RowsPage
+
+type Open = Any
+"""See `opened` in conftest.py."""
+
+
+async def test_the_overview_says_why_rows_fail_without_a_key_pressed(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture, (80, 24)) as desk:
+        await desk.shows("✗ 8 failed", "✓ 12 done", "top causes", "The provider rejected the API key.", "data_schema")
+
+
+async def test_enter_on_a_cause_shows_its_rows(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture) as desk:
+        await desk.shows("The provider rejected the API key.")
+        await desk.press("enter")
+        await desk.until(lambda: isinstance(desk.app.screen, RowsPage))
+        await desk.shows("filter cause:", "1 of 20 rows")
+
+
+async def test_enter_on_a_layer_shows_its_rows(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture) as desk:
+        await desk.shows("2  data_schema")
+        await desk.press("tab", "enter")
+        await desk.shows("layer:", "2 of 20 rows")
+
+
+async def test_the_row_shows_its_calls_and_its_diagnosis_in_the_fixed_form(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture, (80, 24)) as desk:
+        await desk.press("l", "n", "enter")
+        await desk.until(lambda: isinstance(desk.app.screen, RowPage))
+        await desk.shows("└─✗ provider ◀ root", "symptom", "layer    data_schema", "evidence", "cause")
+        await desk.press("D", "G")
+        await desk.shows('"type": "BadRequestError"')
+
+
+async def test_the_root_cause_is_one_key_away(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture) as desk:
+        await desk.press("l", "n", "R")
+        await desk.until(lambda: isinstance(desk.app.screen, ExchangePage))
+        await desk.shows("POST /v1/chat/completions → provider", "400 Bad Request", "Invalid JSON schema")
+
+
+async def test_every_tab_has_what_it_promises(opened: Open, demo_capture: Path) -> None:
+    """Nothing is read before its tab is looked at; then it is there."""
+    expected = {
+        "request": "messages",
+        "response": "error",
+        "chat": "user",
+        "headers": "POST /v1/chat/completions HTTP/1.1",
+        "timing": "confidence certain",
+        "events": "no stream of events",
+        "raw": '{"error":',
+        "hex": "00000000  7b 22",
+    }
+    async with opened(demo_capture) as desk:
+        await desk.press("l", "n", "R")
+        await desk.until(lambda: isinstance(desk.app.screen, ExchangePage))
+        await desk.shows("▾ error")
+        tabs = desk.app.screen.query_one("Tabs")
+        assert [name.lower() for name in TABS] == list(expected)
+        for name, text in expected.items():
+            tabs.active = name
+            await desk.shows(text)
+
+
+async def test_json_folds_and_is_searched_where_it_is_folded(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture) as desk:
+        await desk.press("l", "n", "R")
+        await desk.shows("▾ error")
+        await desk.press("h")
+        await desk.until(lambda: desk.app.screen.query_one("Tabs").active == "request")
+        await desk.press("minus")
+        await desk.until(lambda: desk.app.screen.query_one("#request-pane", JsonTree).count() == 1)
+        await desk.press("slash")
+        await desk.enter("uri-template")
+        await desk.shows('format: "uri-template"')
+
+
+async def test_esc_leads_back_to_the_first_view_and_no_further(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture) as desk:
+        await desk.press("l", "enter")
+        await desk.until(lambda: isinstance(desk.app.screen, RowPage))
+        await desk.press("escape", "escape", "escape", "escape")
+        await desk.until(lambda: isinstance(desk.app.screen, Overview))
+
+
+async def test_a_row_leads_to_the_row_beside_it(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture) as desk:
+        await desk.press("l", "enter")
+        await desk.shows("row 0.0")
+        await desk.press("right_square_bracket")
+        await desk.shows("row 1.0")
+        await desk.press("left_square_bracket", "left_square_bracket")
+        await desk.shows("row 0.0", "no more rows")
+
+
+async def test_an_exchange_leads_to_its_caller_and_its_row(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture) as desk:
+        await desk.press("l", "n", "R")
+        await desk.shows("model → provider")
+        await desk.press("p")
+        await desk.shows("agent → model")
+        await desk.press("w")
+        await desk.until(lambda: isinstance(desk.app.screen, RowPage))
+        await desk.shows("row 2.0")
+
+
+async def test_what_is_open_is_listed_with_its_age(opened: Open, live_writer: Any) -> None:
+    async with opened(live_writer.file.parent) as desk:
+        await desk.shows("… live", "1 in flight", "! 1 gap")
+        await desk.press("i")
+        await desk.until(lambda: isinstance(desk.app.screen, InFlight))
+        await desk.shows("1 exchange in flight", "6.0", "run → agent")
+        await desk.press("enter")
+        await desk.shows("POST /run → agent  open")
+        await desk.press("l")
+        await desk.shows("none yet: it is still open")
+
+
+@pytest.mark.parametrize("size", [(80, 24), (200, 50), (40, 10)])
+async def test_any_size_will_do_and_may_change(opened: Open, demo_capture: Path, size: tuple[int, int]) -> None:
+    async with opened(demo_capture, (100, 30)) as desk:
+        await desk.press("l", "n", "enter")
+        await desk.shows("row 2.0")
+        await desk.pilot.resize_terminal(*size)
+        await desk.press("R")
+        await desk.until(lambda: isinstance(desk.app.screen, ExchangePage))
+        await desk.pilot.resize_terminal(120, 40)
+        await desk.shows("Invalid JSON schema")
+
+
+async def test_colours_are_never_all_there_is(
+    opened: Open, demo_capture: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With NO_COLOR, marks and words say what colours said."""
+    monkeypatch.setenv("NO_COLOR", "1")
+    async with opened(demo_capture) as desk:
+        await desk.press("l")
+        await desk.shows("✗ 2.0", "✓ 0.0", "data_schema")
+
+
+@pytest.fixture
+def emptied(own_capture: Path) -> Path:
+    for file in own_capture.glob("*.sqlite*"):
+        file.unlink()
+    return own_capture
+
+
+async def test_a_capture_that_is_none_is_told_inside(opened: Open, emptied: Path) -> None:
+    async with opened(emptied, read=False) as desk:
+        await desk.shows("not a capture")
