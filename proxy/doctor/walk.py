@@ -57,8 +57,29 @@ def _notes(rules: list[Rule], seen: Seen, found: Diagnosis, looked: Looked) -> l
             severity = Severity.NOTE if sight.recovered else rule.severity
             counts = rule_id == found.rule or (severity is Severity.ERROR and _knows(rule, sight))
             noted.append(_Noted(_note(rule, sight, severity, looked), step_of(rule_id, sight.text), counts))
+    noted += _other_causes(found, looked)
     order = list(Severity)
     return sorted(noted, key=lambda one: (one.note.rule != found.rule, order.index(Severity(one.note.severity))))
+
+
+def _other_causes(found: Diagnosis, looked: Looked) -> list[_Noted]:
+    """Why other rows of the capture failed; the first one's cause is the diagnosis."""
+    noted = []
+    for cause in looked.captured.causes if looked.captured else ():
+        example = cause.example
+        if example.fingerprint == found.fingerprint:
+            continue
+        rows = ", ".join(cause.rows[:_NOTES]) + (", …" if len(cause.rows) > _NOTES else "")
+        note = Note(
+            rule=example.rule or str(example.layer),
+            severity=str(Severity.ERROR),
+            where=f"row {rows}" if len(cause.rows) == 1 else f"{len(cause.rows)} rows ({rows})",
+            text=example.symptom,
+            cause=example.cause,
+            next_action=example.next_action,
+        )
+        noted.append(_Noted(note, step_of(note.rule, example.cause), counts=True))
+    return noted
 
 
 def _knows(rule: Rule, sight: Sight) -> bool:
