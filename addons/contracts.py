@@ -1,8 +1,8 @@
 """Contracts: each exchange of a Gym server against the models that the server publishes, and its tools' routes.
 
-A server is asked for its `/openapi.json` once, by a thread of its own, when it has answered something and has nothing
-to do: making the document costs Gym 0.7 more than a second of its event loop, so a busy server is left alone. Nothing
-waits for the answer. What ended before it came is looked at twice: at once by what needs no contract, then again.
+A server is asked for its `/openapi.json` once, when it first answers and no row is under way, or else when the run's
+rows are done: making the document keeps a Gym 0.7 server from all else for more than a second. Nothing waits for the
+answer. What ended before it came is looked at twice: at once by what needs no contract, then again.
 """
 
 import http.client
@@ -66,31 +66,21 @@ def fetch_document(server: Server) -> bytes:
 
 
 class _Asker:
-    """Asks servers for their documents, one after the other, on a thread that lives while there is work."""
+    """Asks servers for their documents, each on a thread of its own: they are other processes, and some take long."""
 
     def __init__(self, fetch: Fetch) -> None:
         self._fetch = fetch
-        self._asked: queue.SimpleQueue[Server | None] = queue.SimpleQueue()
         self.answers: queue.SimpleQueue[tuple[Server, bytes | str]] = queue.SimpleQueue()
-        self._thread: threading.Thread | None = None
 
     def ask(self, server: Server) -> None:
         """Ask; the document, or why there is none, will be in `answers`."""
-        if self._thread is None:
-            self._thread = threading.Thread(target=self._run, name="gymtap-contracts", daemon=True)
-            self._thread.start()
-        self._asked.put(server)
+        threading.Thread(target=self._run, args=(server,), name="gymtap-contracts", daemon=True).start()
 
-    def stop(self) -> None:
-        """Ask no more."""
-        self._asked.put(None)
-
-    def _run(self) -> None:
-        while (server := self._asked.get()) is not None:
-            try:
-                self.answers.put((server, self._fetch(server)))
-            except (OSError, http.client.HTTPException, ValueError) as error:
-                self.answers.put((server, str(error) or type(error).__name__))
+    def _run(self, server: Server) -> None:
+        try:
+            self.answers.put((server, self._fetch(server)))
+        except (OSError, http.client.HTTPException, ValueError) as error:
+            self.answers.put((server, str(error) or type(error).__name__))
 
 
 class _Around(NamedTuple):
@@ -117,6 +107,7 @@ class _Book:
 
     server: Server
     opened: int = 0
+    answered: bool = False
     asked: bool = False
     settled: bool = False
     contract: Contract | None = None
@@ -135,6 +126,7 @@ class Contracts(Addon):
         self._pending = 0
         self._runs: dict[str, str] = {}  # open /run exchanges and their servers
         self._verifiers: dict[str, Callee] = {}  # the last /verify below each of them
+        self._rows_under_way = False  # from the first /run to the run's /aggregate_metrics
         self._open: set[str] = set()
         self._below: dict[str, int] = {}  # how a /run, or a 422, below an open exchange ended
         self._declared: OrderedDict[RowKey, frozenset[str]] = OrderedDict()
@@ -152,20 +144,22 @@ class Contracts(Addon):
     def requested(self, flow: Flow) -> None:
         """Remember who runs the row."""
         if flow.call is Call.RUN:
+            self._rows_under_way = True
             self._runs[flow.id] = flow.server.name
 
     def ended(self, flow: Flow) -> None:
-        """Look at it, and ask for the contract when the server has nothing left to do."""
+        """Look at it, and ask for contracts while no row would have to wait."""
         self._settle()
         book = self._book(flow.server)
         book.opened -= 1
-        if not book.asked and not book.opened and flow.status is not None and self._is_gyms(book.server.kind):
-            book.asked = True
-            self._pending += 1
-            self._asker.ask(book.server)
+        book.answered |= flow.status is not None
         if flow.method == "POST" and flow.call in CHECKED_CALLS:
             self._look(flow, book)
         self._forget(flow)
+        if flow.call is Call.AGGREGATE and not self._open:
+            self._rows_under_way = False
+        if not self._rows_under_way:
+            self._ask()
 
     def stopped(self) -> None:
         """Say what is left to say; an answer that is under way is waited for only if something hangs on it."""
@@ -175,7 +169,6 @@ class Contracts(Addon):
                 self._settled(*self._asker.answers.get(timeout=_STOP_WAIT_S))
             except queue.Empty:
                 break
-        self._asker.stop()
 
     # Inside
 
@@ -184,6 +177,13 @@ class Contracts(Addon):
         if book is None:
             book = self._books[server.name] = _Book(server)
         return book
+
+    def _ask(self) -> None:
+        for book in self._books.values():
+            if not book.asked and book.answered and not book.opened and self._is_gyms(book.server.kind):
+                book.asked = True
+                self._pending += 1
+                self._asker.ask(book.server)
 
     def _is_gyms(self, kind: ServerKind) -> bool:
         """A model server is where others are Gym's: alone, it may be a provider that was called without a key."""

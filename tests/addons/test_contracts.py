@@ -153,6 +153,23 @@ def test_a_busy_server_is_left_alone(desk: Desk) -> None:
     assert desk.contracts._pending == 1
 
 
+def test_no_row_has_to_wait_for_a_document(desk: Desk) -> None:
+    """Not even between two rows: servers that nobody asked in time are asked when the run's rows are done."""
+    for _ in range(2):
+        run = desk.begin(Call.RUN, "/run", ROW, server="agent")
+        desk.end(desk.begin(Call.VERIFY, "/verify", {"options": []}, parent=run.id), 200, {"reward": 1})
+        desk.end(run, 200, {"reward": 1})
+    assert not desk.contracts._pending
+    outer = desk.begin(Call.AGGREGATE, "/aggregate_metrics", {}, server="env")
+    desk.end(desk.begin(Call.AGGREGATE, "/aggregate_metrics", {}, server="chaos"), 200, {})
+    assert not desk.contracts._pending
+    desk.end(outer, 200, {})
+    assert desk.contracts._pending == 3
+    desk.contracts.stopped()
+    assert sorted(desk.library.asked) == ["agent", "chaos", "env"]
+    assert ("a2", "contract.request", "/expected_answer") in desk.notes.said
+
+
 def test_a_server_that_never_answered_is_not_asked(desk: Desk) -> None:
     flow = desk.begin(Call.HEALTH, "/")
     desk.contracts.ended(flow)
