@@ -9,6 +9,7 @@ import resource
 import ssl
 import time
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Self
 
 from gymtap.addons.redact import Redact
 from gymtap.proxy.core.addon import Addon, Setup
+from gymtap.proxy.core.errors import GymtapError
 from gymtap.proxy.core.events import Tape
 from gymtap.proxy.core.redaction import Redactor
 from gymtap.proxy.engine import Causality, Engine, Listener
@@ -63,7 +65,7 @@ class Tap:
     """A running tap: `async with Tap(settings) as tap: await tap.listen(server)`.
 
     On leaving, every boundary is closed, what is on the tape is recorded, and the capture is closed. Entering
-    raises CaptureError when no capture can be kept there, and GymtapError for a CA file that is none.
+    raises CaptureError when no capture can be kept there, and UsageError for a CA file that is none.
     """
 
     def __init__(self, settings: TapSettings) -> None:
@@ -80,6 +82,7 @@ class Tap:
         writer = CaptureWriter.create(
             self.capture, command=self._settings.command, redactor=redactor, on_failure=self._write_failed
         )
+        self._file = writer.file
         self._tape = Tape(self._settings.queue_bytes)
         self._engine = Engine(self._tape, prefix=writer.prefix)
         self._recorder = Recorder(self._tape, writer, load_addons(writer, redactor))
@@ -95,6 +98,14 @@ class Tap:
             self._watching.cancel()
         await self._engine.close()
         await asyncio.get_running_loop().run_in_executor(None, self._recorder.close)
+        if isinstance(error, GymtapError) and self._engine.next_number() == 1:
+            self._discard()
+
+    def _discard(self) -> None:
+        """A tap that could not begin leaves no empty capture, which would be the newest."""
+        with suppress(OSError):
+            self._file.unlink()
+            self.capture.rmdir()  # not where others write too
 
     @property
     def gap_count(self) -> int:

@@ -22,7 +22,9 @@ def _up(  # noqa: PLR0917 - typer calls it by name
     takeover: Annotated[
         bool, typer.Option("--takeover", help="Listen in the place of servers that ask for it; see `gymtap env`.")
     ] = False,
-    control_port: Annotated[int, typer.Option(help="The port at which they ask; any free one by default.")] = 0,
+    control_port: Annotated[
+        int, typer.Option(min=0, max=65535, help="The port at which they ask; any free one by default.")
+    ] = 0,
     token: Annotated[
         str, typer.Option(envvar="GYMTAP_TOKEN", help="What they have to know; a new one by default.")
     ] = "",

@@ -3,13 +3,13 @@
 import ssl
 from pathlib import Path
 
-from gymtap.proxy.core.errors import GymtapError
+from gymtap.proxy.core.errors import UsageError
 
 
 def tls_context(ca_file: Path | None = None) -> ssl.SSLContext:
     """Trust the system's authorities, and those in `ca_file` (PEM) beside them.
 
-    Raises GymtapError when the file cannot be read as certificates.
+    Raises UsageError when the file cannot be read as certificates.
     """
     context = ssl.create_default_context()
     context.set_alpn_protocols(["http/1.1"])
@@ -18,7 +18,7 @@ def tls_context(ca_file: Path | None = None) -> ssl.SSLContext:
             context.load_verify_locations(cafile=ca_file)
         except OSError as error:  # ssl.SSLError is one
             reason = "no PEM certificate in it" if isinstance(error, ssl.SSLError) else error.strerror
-            raise GymtapError(
+            raise UsageError(
                 f"cannot read the upstream CA file {ca_file}: {reason}",
                 "give --upstream-ca a PEM file with the certificate of the authority that signed the upstream's",
             ) from error

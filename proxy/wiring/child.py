@@ -6,9 +6,11 @@ passes it on. While the command runs the tap outlives every signal, because it m
 
 import asyncio
 import os
+import shutil
 import signal
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from gymtap.proxy.core.errors import GymtapError
 
@@ -26,6 +28,15 @@ class CommandNotExecutableError(GymtapError):
     """The command is there and may not be run; the exit status is the shell's for that."""
 
     exit_code = 126
+
+
+def check_command(name: str) -> None:
+    """Raises CommandNotFoundError and CommandNotExecutableError, as a shell would tell them apart."""
+    if shutil.which(name) is not None:
+        return
+    if shutil.which(name, mode=os.F_OK) is not None or Path(name).is_dir():
+        raise CommandNotExecutableError(f"cannot run {name}: it is not executable", "name a program")
+    raise CommandNotFoundError(f"command not found: {name}", "check the name and PATH")
 
 
 class Child:
@@ -51,7 +62,7 @@ class Child:
         except FileNotFoundError:
             raise CommandNotFoundError(f"command not found: {command[0]}", "check the name and PATH") from None
         except OSError as error:
-            raise CommandNotExecutableError(f"cannot run {command[0]}: {error.strerror}") from None
+            raise CommandNotExecutableError(f"cannot run {command[0]}: {error.strerror}", "name a program") from None
         child = cls(process)
         for number in _PASSED_ON:
             loop.add_signal_handler(number, child.pass_on, number)

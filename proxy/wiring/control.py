@@ -18,6 +18,7 @@ from aiohttp import web
 
 from gymtap.proxy.core.errors import GymtapError, ListenError
 from gymtap.proxy.engine import Causality, Listener
+from gymtap.proxy.engine.bind import bind
 from gymtap.proxy.wiring.kinds import origin_kind, server_kind
 from gymtap.proxy.wiring.origin import Origin
 from gymtap.schemas import Server
@@ -84,13 +85,12 @@ class Control:
         app.router.add_get("/status", self._status)
         self._runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=1.0)
         await self._runner.setup()
-        site = web.TCPSite(self._runner, "127.0.0.1", port)
         try:
-            await site.start()
-        except OSError as error:
+            (sock,) = bind("127.0.0.1", port)
+        except ListenError:
             await self._runner.cleanup()
-            reason = error.strerror or str(error)
-            raise ListenError(f"the control port {port} cannot be bound: {reason}", "choose another one") from None
+            raise
+        await web.SockSite(self._runner, sock).start()
         self._url = "http://{}:{}".format(*self._runner.addresses[0][:2])
 
     async def close(self, *, run_over: bool) -> None:

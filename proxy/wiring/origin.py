@@ -1,11 +1,11 @@
 """Origins: `scheme://host[:port]` as people and configurations write it."""
 
 from dataclasses import dataclass
+from ipaddress import ip_address
 from typing import Self
 from urllib.parse import urlsplit
 
 _DEFAULT_PORTS = {"http": 80, "https": 443}
-_LOCAL = frozenset({"localhost", "127.0.0.1", "::1"})
 _ANY = frozenset({"0.0.0.0", "::"})  # noqa: S104 - compared with, not bound
 
 
@@ -52,7 +52,10 @@ class Origin:
     @property
     def loopback(self) -> bool:
         """Whether only this machine reaches it."""
-        return self.host in _LOCAL or self.host.startswith("127.")
+        try:
+            return ip_address(self.host).is_loopback
+        except ValueError:
+            return self.host == "localhost"
 
     def reaches(self, other: "Origin") -> bool:
         """Whether a connection to this address arrives at a listener on `other`."""

@@ -53,11 +53,16 @@ async def stand(standing: Standing, say: Say) -> int:
             await stack.enter_async_context(_on_request(tap, standing, say))
         say(f"gymtap: recording to {tap.capture}; stop with Ctrl-C")
         await _until(stopped, tap, say)
-    return conclude(tap, 0, say)
+    return conclude(tap, 0, say, nothing="no request came")
 
 
 async def _check(standing: Standing) -> None:
+    names = [mapping.name for mapping in standing.mappings]
     for mapping in standing.mappings:
+        if names.count(mapping.name) > 1:
+            raise UsageError(f"two mappings are called {mapping.name!r}", "give each boundary a name of its own")
+        if mapping.upstream.reaches(mapping.listen):
+            raise UsageError(f"{mapping.name} would call itself", "listen at another port than the upstream's")
         if not mapping.listen.loopback and not standing.expose:
             raise UsageError(
                 f"{mapping.name} would listen on {mapping.listen.address}, where other machines reach it",

@@ -2,14 +2,13 @@
 
 import asyncio
 import os
-import shutil
 import signal
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gymtap.proxy.store import Capture
 from gymtap.proxy.tap import GAPS_EXIT_CODE, Tap, TapSettings
-from gymtap.proxy.wiring.child import Child, CommandNotFoundError
+from gymtap.proxy.wiring.child import Child, check_command
 from gymtap.proxy.wiring.control import Control
 from gymtap.proxy.wiring.environment import Parts, wiring_variables
 from gymtap.proxy.wiring.standing import ControlAddress, remove_control, write_control
@@ -31,10 +30,9 @@ class Wrapping:
 async def wrap(wrapping: Wrapping, say: Say) -> int:
     """Run the command behind a tap; its exit status, or GAPS_EXIT_CODE where only the capture went wrong.
 
-    Raises CommandNotFoundError before anything is made, and what Tap raises.
+    Raises CommandNotFoundError and CommandNotExecutableError before anything is made, and what Tap raises.
     """
-    if shutil.which(wrapping.command[0]) is None:
-        raise CommandNotFoundError(f"command not found: {wrapping.command[0]}", "check the name and PATH")
+    check_command(wrapping.command[0])
     if os.environ.get("GYMTAP_CONTROL"):
         say("gymtap: inside another `gymtap run`: this one records, the outer one sees nothing of it")
     async with Tap(wrapping.tap) as tap:
@@ -48,7 +46,7 @@ async def wrap(wrapping: Wrapping, say: Say) -> int:
         finally:
             await control.close(run_over=True)
             remove_control(tap.capture)
-    return conclude(tap, status, say)
+    return conclude(tap, status, say, nothing="no Gym server was started by this command")
 
 
 async def _run(command: Sequence[str], variables: dict[str, str], tap: Tap, say: Say) -> int:
@@ -62,15 +60,15 @@ async def _run(command: Sequence[str], variables: dict[str, str], tap: Tap, say:
     return await ended
 
 
-def conclude(tap: Tap, status: int, say: Say) -> int:
-    """Sum up a capture that has ended, and settle the exit status."""
+def conclude(tap: Tap, status: int, say: Say, *, nothing: str) -> int:
+    """Sum up a capture that has ended, and settle the exit status; `nothing` says why there may be no exchange."""
     info = Capture(tap.capture).info()
-    for line in summary(info):
+    for line in _summary(info, nothing):
         say(line)
     return status or (GAPS_EXIT_CODE if info.gaps else 0)
 
 
-def summary(info: CaptureInfo) -> list[str]:
+def _summary(info: CaptureInfo, nothing: str) -> list[str]:
     """What was captured, in one line, what was not, in another, and how to see it."""
     rows = f"{_count(info.rows, 'row')}, {info.failed_rows} failed"
     lines = [f"gymtap: {_count(info.exchanges, 'exchange')}, {rows}, {_count(len(info.gaps), 'gap')} in {info.path}"]
@@ -80,7 +78,7 @@ def summary(info: CaptureInfo) -> list[str]:
     if info.exchanges:
         lines.append(f"gymtap: see it with: gymtap rows {info.path}")
     else:
-        lines.append("gymtap: nothing was captured: no Gym server was started by this command")
+        lines.append(f"gymtap: nothing was captured: {nothing}")
     return lines
 
 

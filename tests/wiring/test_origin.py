@@ -44,6 +44,22 @@ def test_says_what_is_wrong(text: str, reason: str) -> None:
         Origin.parse(text)
 
 
+@pytest.mark.parametrize(
+    ("text", "local"),
+    [
+        ("http://127.0.0.2:1", True),
+        ("http://localhost:1", True),
+        ("http://[::1]:1", True),
+        ("http://127.example.com:1", False),
+        ("http://0.0.0.0:1", False),
+        ("http://10.0.0.1:1", False),
+    ],
+)
+def test_knows_what_only_this_machine_reaches(text: str, local: bool) -> None:
+    """A name that begins like a loopback address is none."""
+    assert Origin.parse(text).loopback is local
+
+
 @given(st.text())
 def test_refuses_any_text_with_a_value_error(text: str) -> None:
     """No text whatever raises anything but ValueError."""

@@ -121,12 +121,16 @@ async def test_says_when_there_was_nothing_to_see(spawn) -> None:
 
 
 async def test_a_command_that_is_not_there_leaves_nothing_behind(spawn, tmp_path) -> None:
-    """One line, 127, and no capture."""
-    ended = await (await spawn(*_GYMTAP, "run", "--", "no-such-command")).end()
-    assert (ended.status, ended.out) == (127, "")
-    assert ended.err.startswith("gymtap: command not found: no-such-command\n")
-    assert "Traceback" not in ended.err
-    assert not (tmp_path / "captures").exists()
+    """One line, 127, and no capture; 126 for what is there and is no program."""
+    for command, status, reason in (
+        ("no-such-command", 127, "command not found: no-such-command"),
+        (str(tmp_path), 126, f"cannot run {tmp_path}: it is not executable"),
+        (__file__, 126, f"cannot run {__file__}: it is not executable"),
+    ):
+        ended = await (await spawn(*_GYMTAP, "run", "--", command)).end()
+        assert (ended.status, ended.out) == (status, "")
+        assert ended.err.startswith(f"gymtap: {reason}\n")
+        assert not (tmp_path / "captures").exists()
 
 
 async def test_a_capture_that_cannot_be_kept_stops_before_the_command(spawn, tmp_path) -> None:

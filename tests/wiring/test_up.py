@@ -60,8 +60,11 @@ async def test_killed_it_leaves_its_ports_free(spawn, provider, unused_tcp_port)
             "the upstream of policy does not resolve: no-such-host.invalid",
         ),
         (("--map", "policy=0.0.0.0:0->127.0.0.1:1"), 2, "where other machines reach it"),
+        (("--map", "policy=9->localhost:9"), 2, "would call itself"),
+        (("--map", "policy=0->127.0.0.1:1", "--map", "policy=0->127.0.0.1:2"), 2, "two mappings are called 'policy'"),
+        (("--takeover", "--control-port", "65536"), 2, "65536 is not in the range"),
         (("--gym", "127.0.0.1:11000"), 2, "does not begin with http"),
-        (("--map", "policy=0->127.0.0.1:1", "--upstream-ca", "/no/such/file"), 1, "cannot read the upstream CA file"),
+        (("--map", "policy=0->127.0.0.1:1", "--upstream-ca", "/no/such/file"), 2, "cannot read the upstream CA file"),
     ],
 )
 async def test_what_cannot_be_meant_is_one_line(spawn, tmp_path, arguments, status, reason) -> None:
@@ -74,15 +77,17 @@ async def test_what_cannot_be_meant_is_one_line(spawn, tmp_path, arguments, stat
     assert not (tmp_path / "captures").exists()
 
 
-async def test_a_port_that_is_taken_names_its_owner(spawn) -> None:
-    """Status 4, and nothing is left half up."""
+async def test_a_port_that_is_taken_names_its_owner(spawn, tmp_path) -> None:
+    """Status 4, and nothing is left half up, nor an empty capture that would be the newest."""
     with socket.socket() as owner:
         owner.bind(("127.0.0.1", 0))
         owner.listen()
-        ended = await (await spawn(*_GYMTAP, "up", "--map", f"policy={owner.getsockname()[1]}->127.0.0.1:1")).end()
-    assert ended.status == 4, ended.err
-    assert "is taken" in ended.err
-    assert "Traceback" not in ended.err
+        port = owner.getsockname()[1]
+        for arguments in (("--map", f"policy={port}->127.0.0.1:1"), ("--takeover", "--control-port", str(port))):
+            ended = await (await spawn(*_GYMTAP, "up", *arguments)).end()
+            assert ended.status == 4, ended.err
+            assert f"port 127.0.0.1:{port} is taken" in ended.err.splitlines()[0]
+            assert not list((tmp_path / "captures").iterdir())
 
 
 async def test_open_to_others_only_when_asked(spawn, provider, tmp_path) -> None:
