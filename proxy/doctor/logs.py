@@ -299,7 +299,7 @@ def _learn(read: _Read, line: bytes) -> None:
     for kind, pattern in _KINDS:
         if kind not in read.kinds and re.search(pattern, line):
             read.kinds.add(kind)
-    read.packages.update(folder.decode("utf-8", "replace") for folder in _PACKAGES.findall(line)[:1])
+    read.packages.update(folder.decode("utf-8", "replace") for folder in set(_PACKAGES.findall(line)))
     for package, version in _VERSION.findall(line):
         name = package.decode().lower().replace("_", "-").replace("vllm api server", "vllm")
         read.versions.append((name, version.decode()))

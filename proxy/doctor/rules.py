@@ -176,8 +176,13 @@ _STEP_OF_OWN = {"doctor.provider_down": 2, "doctor.server_down": 3, "doctor.vers
 _OF_THE_ENGINE = re.compile(r"cuda|gpu|hip out|vram|kv cache", re.IGNORECASE)
 
 
-def step_of(rule: str, text: str = "") -> int:
-    """The number of the step that a rule's sight belongs to; `text` tells a GPU's memory from a host's."""
+def step_of(rule: str, text: str = "", boundary: str = "") -> int:
+    """The number of the step that a rule's sight belongs to.
+
+    `text` tells a GPU's memory from a host's, `boundary` (`model->provider`) a lost provider from a lost Gym server.
+    """
+    if boundary.endswith("->provider") and rule.startswith("infra."):
+        return 2
     if rule == "throughput.memory" and _OF_THE_ENGINE.search(text):
         return 2
     known = _STEP_OF_RULE.get(rule) or _STEP_OF_OWN.get(rule)

@@ -55,8 +55,9 @@ def _notes(rules: list[Rule], seen: Seen, found: Diagnosis, looked: Looked) -> l
         rule = by_id[rule_id]
         for sight in sorted(sights, key=lambda sight: (sight.recovered, sight.order))[:_NOTES]:
             severity = Severity.NOTE if sight.recovered else rule.severity
+            boundary = sight.exchange.boundary if sight.exchange else ""
             counts = rule_id == found.rule or (severity is Severity.ERROR and _knows(rule, sight))
-            noted.append(_Noted(_note(rule, sight, severity, looked), step_of(rule_id, sight.text), counts))
+            noted.append(_Noted(_note(rule, sight, severity, looked), step_of(rule_id, sight.text, boundary), counts))
     noted += _other_causes(found, looked)
     order = list(Severity)
     return sorted(noted, key=lambda one: (one.note.rule != found.rule, order.index(Severity(one.note.severity))))
@@ -78,7 +79,8 @@ def _other_causes(found: Diagnosis, looked: Looked) -> list[_Noted]:
             cause=example.cause,
             next_action=example.next_action,
         )
-        noted.append(_Noted(note, step_of(note.rule, example.cause), counts=True))
+        boundary = example.chain[-1].boundary if example.chain else ""
+        noted.append(_Noted(note, step_of(note.rule, example.cause, boundary), counts=True))
     return noted
 
 

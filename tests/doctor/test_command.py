@@ -1,0 +1,68 @@
+"""`gymtap doctor` as it is typed: what it prints, its JSON, its exit status; on a capture and on files alone."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gymtap.proxy.cli.program import execute
+
+type Call = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def gymtap(capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+    monkeypatch.setenv("GYMTAP_HOME", str(tmp_path / "captures"))
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        code = execute([str(argument) for argument in arguments])
+        out, err = capfdbinary.readouterr()
+        return code, out.decode(), err.decode()
+
+    return call
+
+
+def test_a_capture_with_failures(gymtap: Call, demo_capture: Path) -> None:
+    """Each step names the rows that have a problem there; the report ends in the fixed form."""
+    code, out, _ = gymtap("doctor", demo_capture)
+    assert code == 1
+    lines = out.splitlines()
+    assert [line[2] for line in lines if line[:1] in "✓✗-" and line[2:3].isdigit()] == list("12345678")
+    assert [name for name in ("symptom", "layer", "evidence", "cause", "next") if f"\n{name} " not in out] == []
+    marks = {line[2]: line[0] for line in lines if line[2:3].isdigit()}
+    assert {number for number, mark in marks.items() if mark == "✗"} == set("2478")
+
+
+def test_the_json_is_the_report(gymtap: Call, demo_capture: Path) -> None:
+    code, out, _ = gymtap("doctor", demo_capture, "--json")
+    document = json.loads(out)
+    assert (code, document["healthy"]) == (1, False)
+    assert [step["number"] for step in document["steps"]] == list(range(1, 9))
+    assert {step["outcome"] for step in document["steps"]} <= {"ok", "problem", "not checked"}
+    assert document["diagnosis"]["next_action"]
+    seven = document["steps"][6]
+    assert any("KeyError('tepid')" in note["cause"] for note in seven["notes"])
+
+
+def test_a_healthy_run_without_any_capture(gymtap: Call, run: Any) -> None:
+    code, out, _ = gymtap("doctor", "--output", run.output, "--source", run.source)
+    assert code == 0
+    assert "✓ 5 materialized inputs" in out
+
+
+def test_what_is_not_there_is_one_line_and_2(gymtap: Call, tmp_path: Path) -> None:
+    """It could not look."""
+    for option in ("--output", "--log", "--source", "--config"):
+        code, out, err = gymtap("doctor", option, tmp_path / "nothing.jsonl")
+        assert (code, out) == (2, "")
+        assert "nothing.jsonl" in err.splitlines()[0]
+    assert gymtap("doctor", "--gym", "nonsense")[0] == 2
+
+
+def test_why_works_on_the_same_files(gymtap: Call, run: Any) -> None:
+    log = run.log("Traceback (most recent call last):\n  File \"x.py\", line 1, in verify\nKeyError: 'tepid'\n")
+    code, out, _ = gymtap("why", "--log", log, "--output", run.output, "--source", run.source)
+    assert code == 0
+    assert "verifier runtime" in out
