@@ -2,7 +2,7 @@
 .DEFAULT_GOAL := help
 BIN := .venv/bin
 
-.PHONY: help demo test check unit bench gym gym-env test-gym pictures lock clean
+.PHONY: help demo test check unit bench gym gym-env test-gym pictures screenshots lock clean
 
 help: ## what there is
 	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,6 +39,9 @@ test-gym: gym-env ## the tests on the real NeMo Gym
 
 pictures: .venv/.synced ## the pictures of the README, from real output
 	@$(BIN)/python docs/make_pictures.py
+
+screenshots: .venv/.synced ## every view of the terminal UI, as SVG and as text (docs/images/tui)
+	@$(BIN)/python docs/make_screenshots.py
 
 lock: .venv/.synced ## write uv.lock anew after a change of dependencies
 	@UV_PYTHON_DOWNLOADS=never $(BIN)/uv lock --python $(BIN)/python

@@ -120,7 +120,7 @@ class RowsPage(Page):
             table.scroll_to(y=max(place - offset, 0), animate=False, immediate=True)
             table.refresh()
         if self._following:
-            table.scroll_end(animate=False, immediate=True)
+            self._to_the_end()
         self._tell()
         if rows.version != self._seen:
             self.changed()
@@ -167,8 +167,12 @@ class RowsPage(Page):
         """Keep the newest rows in view; the cursor stays where it is."""
         self._following = not self._following
         if self._following:
-            self.table.scroll_end(animate=False, immediate=True)
+            self._to_the_end()
         self._tell()
+
+    def _to_the_end(self) -> None:
+        """Scroll when the list knows how long it is."""
+        self.table.call_after_refresh(self.table.scroll_end, animate=False, immediate=True)
 
     # Moving
 

@@ -107,7 +107,7 @@ class RowsTable(Lines):
             _Cell("status", 6, _status, right=True),
             _Cell("reward", 6, lambda row, _: Text("" if row.reward is None else f"{row.reward:.4g}"), right=True),
             _Cell("hops", 6, _hops, right=True),
-            _Cell("time", 8, _time, right=True),
+            _Cell("time", 9, _time, right=True),
             _Cell("layer", 20 if width >= _WIDE_CELLS else 16, _layer),
         ]
         if width >= _WIDE_CELLS:
