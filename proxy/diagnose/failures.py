@@ -160,14 +160,15 @@ def _exchange_failure(exchange: Seen, tree: CallTree) -> Failure:
     parent = tree.parents.get(exchange.id)
     innermost = exchange.unwrapped
     recovered = _recovered(exchange, tree)
+    beyond = _beyond(innermost) if innermost.leaf.kind is not LeafKind.EXCEPTION else None
     return Failure(
         source="exchange",
         where=exchange.id,
         said=said(innermost, exchange.error_text),
         order=exchange.started_ms if exchange.started_ms is not None else tree.order(exchange),
-        call=exchange.call,
-        judge=exchange.judge,
-        status=exchange.status,
+        call=beyond or exchange.call,
+        judge=exchange.judge or _wrapped_by_judge(innermost),
+        status=_told_status(innermost) if beyond else exchange.status,
         error=exchange.error,
         timeout=exchange.timeout,
         innermost=innermost,
@@ -222,8 +223,19 @@ def _soft(exchange: Seen) -> str | None:
 
 
 def _told_status(innermost: Unwrapped) -> int | None:
-    code = innermost.leaf.code or ""
-    return int(code) if re.fullmatch(r"[45]\d\d", code) else None
+    """The status that a body itself tells, as its error's code or beside its title (RFC 9457)."""
+    leaf = innermost.leaf
+    told = leaf.value.get("status") if isinstance(leaf.value, dict) else None
+    for code in (leaf.code or "", str(told)):
+        if re.fullmatch(r"[45]\d\d", code):
+            return int(code)
+    return None
+
+
+def _wrapped_by_judge(innermost: Unwrapped) -> bool:
+    """Whether a judge's server wrapped the body, so that what it says was said to the judge."""
+    servers = [wrapper.server for wrapper in innermost.wrappers if wrapper.server]
+    return bool(servers) and "judge" in servers[-1].lower() and "model" in servers[-1].lower()
 
 
 # --- rows and results -----------------------------------------------------------------------------------------
@@ -280,6 +292,9 @@ _MARGIN = re.compile(r"^\s*(?:\| ?|\+-[+\-\s\d]*$)")
 _TRACEBACK = re.compile(r"(?:Exception Group )?Traceback \(most recent call last\):\s*$")
 _TRACEBACK_BLOCK_LINES = 400
 _COMPLETE = re.compile(r"100%\|.*\b(\d+)/\1\b|\bwrote \d+ rollouts?", re.IGNORECASE)
+_PROGRESS = re.compile(r"\d%\|")
+_STOPPING = re.compile(r"\bshutting down\b|application shutdown", re.IGNORECASE)
+_CUT_OFF = re.compile(r"CancelledError|refused|disconnected|reset by peer|cannot connect|Connect call failed|closed")
 _LOST = re.compile(r"/run failed|rollout dropped|upstream_request_failed|^Traceback|dispatched rollouts", re.IGNORECASE)
 _DIGITS = re.compile(r"\d+")
 _COMPARED_CHARS = 400
@@ -304,8 +319,11 @@ def failing_log_blocks(log: tuple[str, ...]) -> Iterator[Failure]:
     """
     seen: set[str] = set()
     done = _ended_well(log)
+    stopped = _stopped_well(log, done)
     for block in _log_blocks(log):
-        failure = replace(block, recovered=True) if block.order < done and _RETRY.search(block.said) else block
+        retried = block.order < done and _RETRY.search(block.said)
+        after = block.order > stopped and _CUT_OFF.search(block.said)
+        failure = replace(block, recovered=True) if retried or after else block
         known = _DIGITS.sub("", f"{failure.call} {failure.status} {failure.said[-_COMPARED_CHARS:]}")
         if known not in seen and len(seen) < _MOST_BLOCKS:
             seen.add(known)
@@ -317,6 +335,15 @@ def _ended_well(log: tuple[str, ...]) -> int:
     if any(_LOST.search(line) for line in log):
         return -1
     return max((number for number, line in enumerate(log) if _COMPLETE.search(line)), default=-1)
+
+
+def _stopped_well(log: tuple[str, ...], done: int) -> int:
+    """The line on which a server begins to stop in good order, after which lost connections are its noise.
+
+    Beyond the end where none does, or where the log shows a collection that had not come to its end.
+    """
+    underway = done < 0 and any(_PROGRESS.search(line) for line in log)
+    return len(log) if underway else next((n for n, line in enumerate(log) if _STOPPING.search(line)), len(log))
 
 
 def _log_blocks(log: tuple[str, ...]) -> Iterator[Failure]:

@@ -80,8 +80,14 @@ def from_case(case: Mapping[str, Any]) -> Material:
 
 def from_exchanges(recorded: Iterable[Mapping[str, Any]]) -> tuple[Seen, ...]:
     """Exchanges of a list whose items have `boundary`, `request` and `response` (or `transport_error`)."""
-    seen = [_exchange(number, item) for number, item in enumerate(recorded)]
+    seen = _in_time([_exchange(number, item) for number, item in enumerate(recorded)])
     return tuple(_on_judge_branch(seen))
+
+
+def _in_time(seen: list[Seen]) -> list[Seen]:
+    """In the order in which they began, where all of them say when; a recorder may write them as they end."""
+    begun = [exchange.started_ms for exchange in seen]
+    return seen if None in begun else sorted(seen, key=lambda exchange: exchange.started_ms or 0.0)
 
 
 def _on_judge_branch(seen: list[Seen]) -> list[Seen]:

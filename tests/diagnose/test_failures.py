@@ -33,7 +33,7 @@ def test_a_verify_that_follows_the_agents_own_call_at_once_belongs_to_run() -> N
             ]
         )
     )
-    run, own, verify, model = tree.exchanges
+    run, own, model, verify = tree.exchanges
     assert tree.parents == {own.id: run, verify.id: run, model.id: own}
 
 

@@ -388,7 +388,7 @@ RULES: tuple[Rule, ...] = (
             calls=GENERATION,
             statuses=(400, 413, 422, 500),
             judge=False,
-            unless=r"user-specified max_model_len",
+            unless=r"user-specified max_model_len|throttl|rate.?limit|per (?:minute|day|second)|wait before",
         ),
         cause="The prompt does not fit the model's context; Gym's vllm_model turns that 400 into an empty answer that "
         "is scored.",

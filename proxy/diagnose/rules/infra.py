@@ -154,7 +154,9 @@ def _judge_down(view: View) -> Iterator[Sight]:
         exchange = failure.exchange
         if exchange is None or not failure.judge or failure.call is Call.VERIFY or failure.recovered:
             continue
-        if (failure.status or 0) >= 500 or failure.error is not None or (failure.soft and failure.status is None):
+        empty = exchange.wraps and exchange.unwrapped.leaf.kind is LeafKind.EMPTY
+        refused = (failure.status or 0) >= 500 or failure.error is not None or empty
+        if refused or (failure.soft and failure.status is None):
             yield exchange_sight(
                 view, exchange, f"{failure.status or failure.error} {failure.said[:200]}", str(failure.status or "")
             )

@@ -169,6 +169,10 @@ def _unknown_tool(view: View) -> Iterator[Sight]:
             )
 
 
+_PERMANENT = r"\b401\b|unauthori[sz]ed|api[_ ]?key|authentication|quota|billing|credit|permanentendpoint"
+"""What Gym 0.7.0 remembers as an endpoint's permanent error: a rejected key, or a quota that is used up."""
+
+
 def _poisoned(view: View) -> Iterator[Sight]:
     """A model server that answers with a provider's error although it asked no provider."""
     if not view.material.of(Call.RUN, Call.RESPONSES, judge=None):
@@ -178,9 +182,9 @@ def _poisoned(view: View) -> Iterator[Sight]:
     }
     for failure in view.exchange_failures:
         exchange = failure.exchange
-        if exchange is None or failure.call not in {Call.MODEL, Call.JUDGE} or exchange.id in asked_provider:
+        if exchange is None or exchange.call not in {Call.MODEL, Call.JUDGE} or exchange.id in asked_provider:
             continue
-        if exchange.wraps and exchange.unwrapped.leaf.kind is LeafKind.PROVIDER_ERROR:
+        if exchange.wraps and re.search(_PERMANENT, failure.said, re.IGNORECASE):
             yield exchange_sight(view, exchange, failure.said[:300], exchange.unwrapped.leaf.message[:160])
 
 
@@ -227,10 +231,11 @@ _UNREADABLE = (
 
 
 def _empty_told(view: View) -> Iterator[Sight]:
-    """A sidecar whose innermost body, a provider's, is empty: only a 5xx comes without a word."""
-    for failure in view.told_failures:
+    """A provider's body that others wrap, and that is empty: only a 5xx comes without a word."""
+    for failure in (*view.exchange_failures, *view.told_failures):
         leaf = failure.innermost.leaf if failure.innermost else None
-        told = failure.source in {"result", "row"} and failure.call is Call.PROVIDER
+        wrapped = failure.exchange is None or failure.exchange.call is not Call.PROVIDER
+        told = failure.source != "log" and failure.call is Call.PROVIDER and wrapped and not failure.judge
         if told and leaf is not None and leaf.kind is LeafKind.EMPTY:
             yield sight_of(failure, "it sent an empty body")
 
