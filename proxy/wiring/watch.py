@@ -5,6 +5,7 @@ cannot read, it says nothing about.
 """
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -28,6 +29,16 @@ async def watch(capture: Path, say: Callable[[str], None], every_s: float = EVER
             if (alarm.kind, alarm.server) not in known:
                 say(f"gymtap: {str(alarm.kind).replace('_', ' ')}: {alarm.message}; see `gymtap inflight {capture}`")
         known = {(alarm.kind, alarm.server) for alarm in found}
+
+
+async def stop_watching(watching: asyncio.Task[None], say: Callable[[str], None]) -> None:
+    """End the watch; what went wrong with it is said, since it must not be what ends a run."""
+    watching.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        try:
+            await watching
+        except Exception as error:  # noqa: BLE001 - the run went well, whatever the watch met
+            say(f"gymtap: alarms were not watched to the end: {type(error).__name__}: {error}")
 
 
 def alarms_of(capture: Path) -> list[Alarm]:

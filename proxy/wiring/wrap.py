@@ -4,14 +4,18 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
+from gymtap.proxy.mitm.settings import MitmSettings
 from gymtap.proxy.store import Capture
 from gymtap.proxy.tap import GAPS_EXIT_CODE, Tap, TapSettings
 from gymtap.proxy.wiring.child import Child, check_command
 from gymtap.proxy.wiring.control import Control
 from gymtap.proxy.wiring.environment import Parts, wiring_variables
+from gymtap.proxy.wiring.proxied import proxied
 from gymtap.proxy.wiring.standing import ControlAddress, remove_control, write_control
+from gymtap.proxy.wiring.watch import stop_watching, watch
 from gymtap.schemas import CaptureInfo
 
 type Say = Callable[[str], None]
@@ -20,11 +24,15 @@ type Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Wrapping:
-    """What to run and how to stand around it; `tap.command` is taken from `command`."""
+    """What to run and how to stand around it; `tap.command` is taken from `command`.
+
+    `proxy`: be an explicit proxy besides, and give the command the variables by which it uses it.
+    """
 
     command: Sequence[str]
     tap: TapSettings
     parts: Parts = field(default_factory=Parts)
+    proxy: MitmSettings | None = None
 
 
 async def wrap(wrapping: Wrapping, say: Say) -> int:
@@ -35,13 +43,15 @@ async def wrap(wrapping: Wrapping, say: Say) -> int:
     check_command(wrapping.command[0])
     if os.environ.get("GYMTAP_CONTROL"):
         say("gymtap: inside another `gymtap run`: this one records, the outer one sees nothing of it")
-    async with Tap(wrapping.tap) as tap:
+    async with Tap(wrapping.tap) as tap, AsyncExitStack() as stack:
         say(f"gymtap: recording to {tap.capture}")
         control = Control(tap, causality=wrapping.parts.causality, tls=tap.upstream_tls)
         await control.start()
         write_control(tap.capture, ControlAddress(url=control.url, token=control.token, pid=os.getpid()))
         try:
             variables = wiring_variables(control.url, control.token, wrapping.parts, os.environ)
+            if wrapping.proxy is not None:
+                variables |= await stack.enter_async_context(proxied(tap, wrapping.proxy, say))
             status = await _run(wrapping.command, variables, tap, say)
         finally:
             await control.close(run_over=True)
@@ -52,12 +62,15 @@ async def wrap(wrapping: Wrapping, say: Say) -> int:
 async def _run(command: Sequence[str], variables: dict[str, str], tap: Tap, say: Say) -> int:
     child = await Child.start(command, variables)
     ended, broken = asyncio.ensure_future(child.wait()), asyncio.ensure_future(tap.broken())
+    watching = asyncio.ensure_future(watch(tap.capture, say))
     await asyncio.wait({ended, broken}, return_when=asyncio.FIRST_COMPLETED)
     if broken.done() and not ended.done():
         say(f"gymtap: --strict-capture: {broken.result()}; no more traffic passes, and the command is stopped")
         child.send(signal.SIGINT)
     broken.cancel()
-    return await ended
+    status = await ended
+    await stop_watching(watching, say)
+    return status
 
 
 def conclude(tap: Tap, status: int, say: Say, *, nothing: str) -> int:
