@@ -62,7 +62,7 @@ async def test_killed_it_leaves_its_ports_free(spawn, provider, unused_tcp_port)
         (("--map", "policy=0.0.0.0:0->127.0.0.1:1"), 2, "where other machines reach it"),
         (("--map", "policy=9->localhost:9"), 2, "would call itself"),
         (("--map", "policy=0->127.0.0.1:1", "--map", "policy=0->127.0.0.1:2"), 2, "two mappings are called 'policy'"),
-        (("--takeover", "--control-port", "65536"), 2, "65536 is not in the range"),
+        (("--takeover", "--control-port", "65536"), 2, "less than or equal to 65535"),
         (("--gym", "127.0.0.1:11000"), 2, "does not begin with http"),
         (("--map", "policy=0->127.0.0.1:1", "--upstream-ca", "/no/such/file"), 2, "cannot read the upstream CA file"),
     ],
