@@ -29,6 +29,7 @@ from gymtap.proxy.cli import (
     inflight,
     playback,
     preflight,
+    redirect,
     replay,
     rows,
     run,
@@ -66,7 +67,7 @@ _COMMANDS = (
         bundle,
     ),
     preflight,
-    *(import_, export, serve, addon_path),
+    *(import_, export, serve, addon_path, redirect),
 )
 _INTERRUPTED = 130
 _BROKEN_PIPE = 141

@@ -1,9 +1,17 @@
 """`gymtap up`: a tap that stands until it is stopped."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
+
+
+class Engine(StrEnum):
+    """What `--engine` names."""
+
+    REVERSE = "reverse"
+    MITM = "mitm"
 
 
 def register(app: typer.Typer) -> None:
@@ -22,6 +30,13 @@ def _up(  # noqa: PLR0917 - typer calls it by name
     takeover: Annotated[
         bool, typer.Option("--takeover", help="Listen in the place of servers that ask for it; see `gymtap env`.")
     ] = False,
+    engine: Annotated[
+        Engine, typer.Option(help="mitm: mitmproxy, for clients that only a proxy reaches; see docs/mitmproxy.md.")
+    ] = Engine.REVERSE,
+    modes: Annotated[
+        list[str] | None,
+        typer.Option("--mode", help="mitmproxy's mode, as in regular@8080. May be repeated.", metavar="MODE"),
+    ] = None,
     control_port: Annotated[
         int, typer.Option(min=0, max=65535, help="The port at which they ask; any free one by default.")
     ] = 0,
@@ -33,7 +48,7 @@ def _up(  # noqa: PLR0917 - typer calls it by name
     ] = None,
     upstream_ca: Annotated[Path | None, typer.Option(help="A PEM file to trust beside the system's.")] = None,
     expose: Annotated[
-        bool, typer.Option("--expose", help="Allow --map to listen where other machines reach it.")
+        bool, typer.Option("--expose", help="Allow --map and --mode to listen where other machines reach it.")
     ] = False,
     strict_capture: Annotated[
         bool, typer.Option("--strict-capture", help="Stop the traffic rather than let any pass unrecorded.")
@@ -47,13 +62,16 @@ def _up(  # noqa: PLR0917 - typer calls it by name
 
     from gymtap.proxy.cli.screen import note  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.mitm.settings import MitmSettings  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.tap import TapSettings, new_event_loop  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.wiring.mapping import parse_mapping  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.wiring.origin import Origin  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.wiring.stand import Standing, stand  # noqa: PLC0415 - quick `--help`
 
-    if not (mappings or gym or takeover):
-        raise UsageError("nothing to stand in front of", "give --map, --gym or --takeover")
+    if modes and engine is not Engine.MITM:
+        raise UsageError("--mode is one of mitmproxy's", "add --engine mitm")
+    if not (mappings or gym or takeover or engine is Engine.MITM):
+        raise UsageError("nothing to stand in front of", "give --map, --gym, --takeover or --engine mitm")
     try:
         head = Origin.parse(gym) if gym else None
     except ValueError as error:
@@ -66,6 +84,9 @@ def _up(  # noqa: PLR0917 - typer calls it by name
         control_port=control_port,
         token=token,
         expose=expose,
+        mitm=MitmSettings(tuple(modes or ["regular@8080"]), upstream_ca=upstream_ca, expose=expose)
+        if engine is Engine.MITM
+        else None,
     )
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         raise typer.Exit(runner.run(stand(standing, note)))

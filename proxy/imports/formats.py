@@ -4,6 +4,7 @@ JSON lines are told from a document by their first line being a whole value; whi
 """
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,11 @@ from gymtap.proxy.imports.fields import document, parse_json
 from gymtap.proxy.imports.har import is_har, read_har
 from gymtap.proxy.imports.model_calls import is_model_call, read_model_calls
 from gymtap.proxy.imports.own_lines import is_own, read_own
-from gymtap.proxy.mitm.flow_file import is_flow_file, read_flow_file
 
 type Read = Callable[[Path], list[Recording]]
 
 _SQLITE = b"SQLite format 3"
+_TNETSTRING = re.compile(rb"\d{1,9}:")
 _HINT = "docs/exports.md says what can be read"
 _LINES: tuple[tuple[Callable[[Any], bool], Read], ...] = (
     (is_own, read_own),
@@ -42,8 +43,8 @@ def read(file: Path) -> list[Recording]:
 def _reader(file: Path) -> Read:
     with file.open("rb") as content:
         start = content.read(64)
-        if is_flow_file(start):
-            return read_flow_file
+        if _TNETSTRING.match(start):
+            return _read_flow_file
         if start.startswith(_SQLITE):
             raise UsageError(f"{file}: a capture already", f"look at it as it is: gymtap rows {file.parent}")
         if not start.strip():
@@ -54,6 +55,13 @@ def _reader(file: Path) -> Read:
     if not start.strip():
         raise UsageError(f"{file}: empty", _HINT)
     return _by_first_line(file, first)
+
+
+def _read_flow_file(file: Path) -> list[Recording]:
+    """mitmproxy's, which is slow to load."""
+    from gymtap.proxy.mitm.flow_file import read_flow_file  # noqa: PLC0415 - the same
+
+    return read_flow_file(file)
 
 
 def _by_first_line(file: Path, first: bytes) -> Read:

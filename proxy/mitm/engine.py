@@ -8,8 +8,7 @@ import asyncio
 import logging
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -21,37 +20,14 @@ from mitmproxy.proxy import mode_specs
 
 from gymtap.proxy.core.errors import GymtapError, ListenError, UsageError
 from gymtap.proxy.mitm.bridge import Bridge
+from gymtap.proxy.mitm.settings import MitmSettings, default_confdir
 from gymtap.proxy.mitm.trust import BUNDLE, write_bundle
 from gymtap.proxy.tap import Source
 
-CA_FILE = "mitmproxy-ca-cert.pem"
 _LOOPBACK = "127.0.0.1"
 _LOG = logging.getLogger("mitmproxy")
 _START_S = 60.0
 _STOP_S = 5.0
-
-
-def default_confdir() -> Path:
-    """Where mitmproxy keeps its CA: shared with it, so that a client that trusts mitmproxy trusts this."""
-    return Path.home() / ".mitmproxy"
-
-
-@dataclass(frozen=True)
-class MitmSettings:
-    """`modes` are mitmproxy's own mode strings (`regular@8080`); `upstream_ca` a PEM file to trust upstream.
-
-    A mode that names no host listens on loopback. `expose` allows one that others reach.
-    """
-
-    modes: Sequence[str] = ("regular@0",)
-    confdir: Path | None = None
-    upstream_ca: Path | None = None
-    expose: bool = False
-
-    @property
-    def ca(self) -> Path:
-        """The certificate that clients have to trust; there once the engine has started."""
-        return (self.confdir or default_confdir()) / CA_FILE
 
 
 class MitmEngine:

@@ -5,7 +5,6 @@ the call tree, nanoseconds, what was redacted) travels in the flow's metadata. A
 is seen anew.
 """
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -26,13 +25,7 @@ from gymtap.proxy.mitm.messages import http_version, is_websocket, message_line,
 from gymtap.schemas import Exchange, Finding, Headers, Server
 
 METADATA = "gymtap"
-_START = re.compile(rb"\d{1,9}:")
 _PORTS = {"http": 80, "https": 443}
-
-
-def is_flow_file(start: bytes) -> bool:
-    """Whether a file that begins so is one: it is a row of tnetstrings."""
-    return _START.match(start) is not None
 
 
 # --- out -------------------------------------------------------------------------------------------------------

@@ -10,11 +10,13 @@ from dataclasses import dataclass
 
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.engine import Causality
+from gymtap.proxy.mitm.settings import MitmSettings
 from gymtap.proxy.tap import Tap, TapSettings
 from gymtap.proxy.wiring.control import Control
 from gymtap.proxy.wiring.head import HeadRelay, fetch_config, gym_servers, tapped_server
 from gymtap.proxy.wiring.mapping import Mapping
 from gymtap.proxy.wiring.origin import Origin
+from gymtap.proxy.wiring.proxied import introduce, second_engine
 from gymtap.proxy.wiring.standing import ControlAddress, remove_control, write_control
 from gymtap.proxy.wiring.wrap import Say, conclude
 from gymtap.schemas import Server, ServerKind
@@ -24,7 +26,10 @@ _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 @dataclass(frozen=True)
 class Standing:
-    """What to stand in front of. `control_port` 0 is any free one; `token` empty is a new one."""
+    """What to stand in front of; `mitm` is the second engine, beside it.
+
+    `control_port` 0 is any free one; `token` empty is a new one.
+    """
 
     tap: TapSettings
     mappings: Sequence[Mapping] = ()
@@ -33,6 +38,7 @@ class Standing:
     control_port: int = 0
     token: str = ""
     expose: bool = False
+    mitm: MitmSettings | None = None
 
 
 async def stand(standing: Standing, say: Say) -> int:
@@ -49,6 +55,8 @@ async def stand(standing: Standing, say: Say) -> int:
             await _open(tap, mapping, say)
         if standing.gym is not None:
             await stack.enter_async_context(_before_gym(tap, standing.gym, config, say))
+        if standing.mitm is not None:
+            introduce(await stack.enter_async_context(second_engine(tap, standing.mitm, say)), say)
         if standing.takeover:
             await stack.enter_async_context(_on_request(tap, standing, say))
         say(f"gymtap: recording to {tap.capture}; stop with Ctrl-C")

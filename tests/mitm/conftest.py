@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-from gymtap.proxy.mitm.engine import MitmEngine, MitmSettings
+from gymtap.proxy.mitm.engine import MitmEngine
+from gymtap.proxy.mitm.settings import MitmSettings
 from gymtap.proxy.store import Capture
 from gymtap.proxy.tap import Tap, TapSettings
 from gymtap.schemas import Exchange

@@ -10,7 +10,8 @@ import httpx
 import pytest
 
 from gymtap.proxy.core.errors import ListenError, UsageError
-from gymtap.proxy.mitm.engine import MitmSettings, parse_mode
+from gymtap.proxy.mitm.engine import parse_mode
+from gymtap.proxy.mitm.settings import MitmSettings
 from gymtap.schemas import Exchange, GapKind, ServerKind, State, TransportErrorKind
 
 

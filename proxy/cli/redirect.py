@@ -1,0 +1,46 @@
+"""`gymtap redirect`: capture a Gym that runs already, untouched, as root."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command."""
+    app.command("redirect")(_redirect)
+
+
+def _redirect(
+    ports: Annotated[str, typer.Option(help="The ports of Gym's servers, as in 10001-20000.", metavar="A-B")] = "",
+    *,
+    capture: Annotated[
+        Path | None, typer.Option("--capture", "-c", help="Where to keep the capture; a new directory by default.")
+    ] = None,
+    gid: Annotated[
+        int, typer.Option(min=1, help="The group that the proxy runs with; nothing else may run with it.")
+    ] = 65534,
+    strict_capture: Annotated[
+        bool, typer.Option("--strict-capture", help="Stop the traffic rather than let any pass unrecorded.")
+    ] = False,
+    clean: Annotated[
+        bool, typer.Option("--clean", help="Only remove rules behind which nothing listens any more.")
+    ] = False,
+) -> None:
+    """Send the ports of a Gym that runs already through a tap (Linux, root, iptables); no rule outlives it."""
+    import asyncio  # noqa: PLC0415 - quick `--help`
+
+    from gymtap.proxy.cli.screen import note  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.tap import TapSettings  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.wiring import redirect  # noqa: PLC0415 - quick `--help`
+
+    if clean:
+        redirect.check_system()
+        redirect.clean(note)
+        return
+    if not ports:
+        raise UsageError("--ports is missing", "as in --ports 10001-20000, Gym's own port_range_low and _high")
+    low, high = redirect.parse_ports(ports)
+    settings = TapSettings(capture=capture, strict=strict_capture)
+    raise typer.Exit(asyncio.run(redirect.redirect(redirect.Redirecting(settings, low, high, gid), note)))

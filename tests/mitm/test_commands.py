@@ -1,0 +1,85 @@
+"""The second engine from the command line."""
+
+import asyncio
+import os
+import re
+import shutil
+import signal
+import ssl
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from gymtap.proxy.store import Capture
+
+GYMTAP = [sys.executable, "-m", "gymtap"]
+
+
+@pytest.fixture
+def environ(confdir: Path, tmp_path: Path) -> dict[str, str]:
+    """A home with a CA of its own."""
+    return os.environ | {"HOME": str(confdir), "GYMTAP_HOME": str(tmp_path)}
+
+
+async def test_up(upstream: Any, certificate: Any, tmp_path: Path, environ: dict[str, str]) -> None:
+    """`gymtap up --engine mitm` says where it listens and where its CA is, captures, and ends well on SIGINT."""
+    options = ["up", "--engine", "mitm", "--mode", "regular@0", "--upstream-ca", str(certificate.file)]
+    child = await asyncio.create_subprocess_exec(
+        *GYMTAP, *options, "--capture", str(tmp_path / "capture"), env=environ, stderr=subprocess.PIPE
+    )
+    assert child.stderr is not None
+    said = ""
+    while "stop with Ctrl-C" not in said:
+        line = await child.stderr.readline()
+        assert line, said
+        said += line.decode()
+    address, ca = re.search(r"listens at (\S+)", said), re.search(r"trust (\S+),", said)
+    assert address
+    assert ca
+    trust = ssl.create_default_context(cafile=ca[1])
+    async with httpx.AsyncClient(proxy=f"http://{address[1]}", verify=trust, timeout=None) as http:
+        answer = await http.post(f"https://127.0.0.1:{upstream.port}/echo", content=b"x")
+    assert answer.content == b"x"
+    child.send_signal(signal.SIGINT)
+    assert await child.wait() == 0
+    (found,) = Capture(tmp_path / "capture").exchanges()
+    assert found.server == f"127.0.0.1:{upstream.port}"
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+async def test_run_with_proxy_variables(
+    upstream: Any, certificate: Any, tmp_path: Path, environ: dict[str, str]
+) -> None:
+    """What a child of `gymtap run --proxy-env` asks over HTTPS is captured; its exit status and output are its own."""
+    ask = f"NO_PROXY= no_proxy= curl --silent --show-error --data hello https://127.0.0.1:{upstream.port}/echo; exit 3"
+    options = ["run", "--proxy-env", "--upstream-ca", str(certificate.file), "--capture", str(tmp_path / "capture")]
+    child = await asyncio.create_subprocess_exec(
+        *GYMTAP, *options, "--", "sh", "-c", ask, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    out, errors = await child.communicate()
+    assert (out, child.returncode) == (b"hello", 3), errors.decode()
+    assert "its CA is" in errors.decode()
+    (found,) = Capture(tmp_path / "capture").exchanges()
+    assert found.request.target == "/echo"
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--mode", "regular@8080"], "add --engine mitm"),
+        (["--engine", "mitm", "--mode", "irregular"], "--mode irregular"),
+        (["--engine", "mitm", "--mode", "regular@0.0.0.0:0"], "add --expose"),
+    ],
+)
+async def test_what_cannot_be_meant(options: list[str], says: str, tmp_path: Path, environ: dict[str, str]) -> None:
+    """It is said in words, with the way out, and nothing is left behind."""
+    command = [*GYMTAP, "up", *options, "--capture", str(tmp_path / "capture")]
+    child = await asyncio.create_subprocess_exec(*command, env=environ, stderr=subprocess.PIPE)
+    _, errors = await child.communicate()
+    assert child.returncode == 2
+    assert says in errors.decode()
+    assert "Traceback" not in errors.decode()

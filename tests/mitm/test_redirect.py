@@ -1,0 +1,56 @@
+"""`gymtap redirect` as root, with real iptables, in a network namespace of its own: the machine is not touched."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from gymtap.proxy.core.errors import UsageError
+from gymtap.proxy.store import Capture
+from gymtap.proxy.wiring.redirect import parse_ports
+
+SCENE = Path(__file__).parent / "redirect_scene.py"
+
+
+def inside(scene: str, folder: Path, home: Path) -> subprocess.CompletedProcess[str]:
+    """Run a scene in a network namespace of its own."""
+    if os.geteuid() != 0 or shutil.which("iptables") is None or shutil.which("unshare") is None:
+        pytest.skip("needs root, iptables and unshare")
+    probe = subprocess.run(["unshare", "--net", "iptables", "-t", "nat", "-S"], capture_output=True, check=False)
+    if probe.returncode:
+        pytest.skip("no network namespace, or no iptables in it, can be had here")
+    command = ["unshare", "--net", sys.executable, str(SCENE), scene, str(folder)]
+    environ = os.environ | {"GYMTAP_HOME": str(folder), "HOME": str(home)}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
+
+
+@pytest.mark.parametrize("scene", ["stopped", "killed", "guard_killed", "stale", "refused"])
+def test_no_rule_is_left(tmp_path: Path, confdir: Path, scene: str) -> None:
+    """However it ends (a signal, SIGKILL, its guard's SIGKILL, both at once and `--clean`), no rule is left.
+
+    A server that knows nothing of it is captured meanwhile, and its client gets the answer.
+    """
+    done = inside(scene, tmp_path, confdir)
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.endswith("no rule\n")
+    if scene != "stopped":
+        return
+    (exchange,) = Capture(tmp_path / "capture").exchanges()
+    assert (exchange.server, exchange.request.target) == ("127.0.0.1:14101", "/hello")
+    assert exchange.response is not None
+    assert exchange.response.status == 200
+
+
+@pytest.mark.parametrize("text", ["", "x", "1-x", "9-1", "0", "70000", "-5"])
+def test_ranges_that_are_none(text: str) -> None:
+    """They are refused in words."""
+    with pytest.raises(UsageError, match="no range of ports"):
+        parse_ports(text)
+
+
+def test_ranges() -> None:
+    """A range, or one port."""
+    assert (parse_ports("10001-20000"), parse_ports("80")) == ((10001, 20000), (80, 80))
