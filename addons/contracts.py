@@ -5,6 +5,7 @@ rows are done: making the document keeps a Gym 0.7 server from all else for more
 answer. What ended before it came is looked at twice: at once by what needs no contract, then again.
 """
 
+import copy
 import http.client
 import queue
 import threading
@@ -169,6 +170,10 @@ class Contracts(Addon):
                 self._settled(*self._asker.answers.get(timeout=_STOP_WAIT_S))
             except queue.Empty:
                 break
+        for name, book in self._books.items():
+            if book.held and not book.settled and self._is_gyms(book.server.kind):
+                why = "it gave no answer in time" if book.asked else "it was not asked, since rows were under way"
+                self._sink.contract(name, None, why)
 
     # Inside
 
@@ -226,7 +231,7 @@ class Contracts(Addon):
         around = _Around(caller, self._below.get(flow.id) == flow.status, self._verifiers.get(flow.id))
         self._say(flow, self._findings(flow, book, around), said)
         if not book.settled:
-            self._hold(book, _Held(flow, around, said, _size(flow)))
+            self._hold(book, _Held(_without_json(flow), around, said, _size(flow)))
 
     def _findings(self, flow: Flow, book: _Book, around: _Around) -> Iterable[Finding]:
         contract = book.contract
@@ -279,6 +284,14 @@ class Contracts(Addon):
         self._below.pop(flow.id, None)
         self._runs.pop(flow.id, None)
         self._verifiers.pop(flow.id, None)
+
+
+def _without_json(flow: Flow) -> Flow:
+    """A copy whose bodies are bytes only: parsed, they take many times the room."""
+    held = copy.copy(flow)
+    for name in ("request_json", "response_json"):
+        held.__dict__.pop(name, None)
+    return held
 
 
 def _size(flow: Flow) -> int:

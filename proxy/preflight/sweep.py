@@ -202,7 +202,8 @@ def _of_result(result: Result) -> Iterator[Finding]:
         first = one.faults[0] if one.faults else None
         about = f" over {first.keyword}" if first and first.keyword else ""
         reason = (first.reason if first else one.verdict.reason).splitlines()[0]
-        fix = f"{first.edit}." if first and first.edit else None
+        edit = str(first.edit) if first and first.edit else ""
+        fix = f"{edit[:1].upper()}{edit[1:]}." if edit else None
         message = f"{one.name}: the endpoint answers {said}; our engines refuse it{about}: {reason}"
         path = (*at, *first.path) if first else at
         yield finding(rule, Severity.ERROR, message, path, found=first.found if first else None, fix=fix)

@@ -226,6 +226,14 @@ def test_what_waits_is_bounded(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> N
     assert 0 < len(said) < 20
 
 
+def test_a_server_that_was_never_asked_has_a_reason(desk: Desk) -> None:
+    """A tap that came late and left early says so in the capture."""
+    run = desk.begin(Call.RUN, "/run", ROW, server="agent")
+    desk.end(desk.begin(Call.VERIFY, "/verify", ROW, parent=run.id), 200, {"reward": 1})
+    desk.contracts.stopped()
+    assert desk.notes.contracts == [("chaos", None, "it was not asked, since rows were under way")]
+
+
 def test_a_relayed_422_is_said_where_it_was_made(desk: Desk) -> None:
     """Gym 0.7's environment server passes an agent's refusal on; one of them has the finding."""
     outer = desk.begin(Call.RUN, "/run", ROW, server="env")
