@@ -17,7 +17,7 @@ from gymtap.proxy.tui import exchange_texts as texts
 from gymtap.proxy.tui.byte_lines import HexLines, RawLines
 from gymtap.proxy.tui.content import NOT_JSON, Content, Loaded, load
 from gymtap.proxy.tui.json_tree import JsonTree
-from gymtap.proxy.tui.lines import Lines, TextLines
+from gymtap.proxy.tui.lines import ANY_CELLS, Lines, TextLines
 from gymtap.proxy.tui.page import Page
 from gymtap.proxy.tui.prompt import Prompt
 from gymtap.proxy.views.exchange_view import heading
@@ -315,4 +315,4 @@ def find(pane: Lines, text: str, by: int) -> Any:
         return pane.find(text, by)
     count = pane.count()
     places = ((pane.cursor + by * step) % count for step in range(1, count + 1)) if count else iter(())
-    return next((place for place in places if text.lower() in pane.line(place, 10_000).plain.lower()), None)
+    return next((place for place in places if text.lower() in pane.line(place, ANY_CELLS).plain.lower()), None)

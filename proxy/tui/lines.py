@@ -86,15 +86,16 @@ class Lines(ScrollView, can_focus=True):
         text.no_wrap = True
         if text.cell_len > width:
             text.truncate(width, overflow="ellipsis")
+        if self.has_focus and index == self.cursor and self.selectable(index):
+            text = Text(text.plain, "reverse", no_wrap=True)  # its own colours would be hard to read, reversed
         style = self.rich_style + self._cursor_style(index)
         segments = [Segment(part, style + kind if kind else style) for part, kind, _ in text.render(self.app.console)]
         return Strip(segments).adjust_cell_length(width, style)
 
     def _cursor_style(self, index: int) -> Style:
         """The cursor's line is reversed where the list has the focus, and underlined elsewhere."""
-        if index != self.cursor or not self.selectable(index):
-            return Style.null()
-        return Style(reverse=True) if self.has_focus else Style(underline=True)
+        is_here = index == self.cursor and not self.has_focus and self.selectable(index)
+        return Style(underline=True) if is_here else Style.null()
 
     # Moving
 
@@ -161,6 +162,10 @@ class Lines(ScrollView, can_focus=True):
         self.refresh()
 
 
+ANY_CELLS = 10_000
+"""A width at which a line is whole: what a search asks for."""
+
+
 class TextLines(Lines):
     """Paragraphs that are there already, wrapped to the width where they are longer.
 
@@ -217,8 +222,11 @@ class TextLines(Lines):
         """How many lines there are."""
         return len(self._lines)
 
-    def line(self, index: int, width: int) -> Text:  # noqa: ARG002  # they are wrapped already
-        """That line."""
+    def line(self, index: int, width: int) -> Text:
+        """That line. A scrollbar that has come has made the width another, which nobody tells."""
+        if width not in (self._width, ANY_CELLS):
+            self._width = width
+            self.call_after_refresh(self._wrap)
         return self._lines[index][0].copy()
 
 

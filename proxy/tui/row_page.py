@@ -71,7 +71,7 @@ class RowPage(Page):
         Binding("r", "replay", "Replay"),
         Binding("e", "edit", "Edit and send", show=False),
         Binding("V", "validate", "Validate", show=False),
-        Binding("equals_sign", "diff", "Compare with the attempt before", key_display="=", show=False),
+        Binding("equals_sign", "diff", "Compare with the marked row", key_display="=", show=False),
         Binding("i", "app.in_flight", "In flight", show=False),
         Binding("question_mark", "app.help", "Help", key_display="?"),
     ]
