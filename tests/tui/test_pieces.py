@@ -1,0 +1,189 @@
+"""The pieces that views are made of, each by itself."""
+
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import orjson
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from rich.text import Text
+from textual.app import App, ComposeResult
+
+from gymtap.proxy.store import Capture, CaptureWriter
+from gymtap.proxy.tui.byte_lines import LINE_BYTES, find_bytes, line_starts
+from gymtap.proxy.tui.content import IN_MEMORY_BYTES, NOT_JSON, content
+from gymtap.proxy.tui.json_tree import JsonTree, escaped
+from gymtap.proxy.tui.lines import Lines
+from gymtap.proxy.tui.search import row_hits
+from gymtap.proxy.tui.snippets import as_curl, as_json, as_python
+from gymtap.proxy.tui.strip import columns, drawn
+from gymtap.proxy.tui.waterfall import branch_line, branches, span
+from gymtap.proxy.views.call_tree import call_tree
+from gymtap.schemas import Call
+
+json_values = st.recursive(
+    st.none() | st.booleans() | st.integers(-9, 9) | st.text(max_size=90),
+    lambda inner: st.lists(inner, max_size=4) | st.dictionaries(st.text(max_size=5), inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def _pointers(value: Any, at: str = "") -> list[str]:
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [at, *(place for name, item in items for place in _pointers(item, f"{at}/{escaped(str(name))}"))]
+
+
+class TreeApp(App[None]):
+    def compose(self) -> ComposeResult:
+        yield JsonTree()
+
+
+async def test_every_place_of_a_document_can_be_opened_by_its_pointer() -> None:
+    @given(json_values)
+    def opens(value: Any) -> None:
+        for pointer in _pointers(value):
+            tree.put(value, pointer)
+            assert (tree.pointed, tree.branch and tree.branch.pointer) == (pointer, pointer)
+        assert not tree.open_pointer("/not/there/at/all")
+
+    async with TreeApp().run_test() as pilot:
+        tree = pilot.app.query_one(JsonTree)
+        opens()
+
+
+async def test_closing_what_was_opened_leaves_what_there_was() -> None:
+    @given(json_values)
+    def folds(value: Any) -> None:
+        tree.put(value)
+        tree.action_fold_all(False)
+        assert tree.count() == 1
+        tree.action_fold_all(True)
+        assert tree.count() == len(_pointers(value))
+
+    async with TreeApp().run_test() as pilot:
+        tree = pilot.app.query_one(JsonTree)
+        folds()
+
+
+@given(st.binary(max_size=900) | st.lists(st.sampled_from([b"\n", b"x" * 200, b"ab"])).map(b"".join))
+def test_raw_lines_are_all_of_the_body_and_never_too_long(data: bytes) -> None:
+    starts = list(line_starts(data))
+    pieces = [data[start:end] for start, end in zip(starts, [*starts[1:], len(data)], strict=False)]
+    assert b"".join(pieces) == data
+    assert all(0 < len(piece) <= LINE_BYTES + 1 and b"\n" not in piece[:-1] for piece in pieces)
+
+
+def test_a_search_goes_round_in_both_directions() -> None:
+    data = b"one two one"
+    assert find_bytes(data, "one", 0, 1) == 8
+    assert find_bytes(data, "one", 8, 1) == 0
+    assert find_bytes(data, "one", 8, -1) == 0
+    assert find_bytes(data, "one", 0, -1) == 8
+    assert find_bytes(data, "three", 0, 1) is None
+
+
+def test_a_large_body_is_read_where_it_lies_and_searched_across_its_pieces(
+    tmp_path: Path, exchange: Any, attributed: Any
+) -> None:
+    body = b"x" * (IN_MEMORY_BYTES + 5) + b"NeedLe" + b"y" * 100
+    writer = CaptureWriter.create(tmp_path / "large")
+    writer.add(exchange(1, Call.RUN), b"{}", body)
+    writer.close()
+    capture = Capture(tmp_path / "large")
+    response = capture.exchange("a1").response
+    assert response is not None
+    found = content(capture, response.body)
+    assert (found.large, found.value, len(found.data)) == (True, NOT_JSON, len(body))
+    assert found.data[:] == body
+    assert find_bytes(found.data, "NeedLe", 0, 1) == IN_MEMORY_BYTES + 5
+    assert row_hits(capture, attributed().row, "needle") == ["a1"]
+    assert row_hits(capture, attributed().row, "needles") == []
+
+
+@pytest.fixture
+def called(exchange: Any) -> Any:
+    return exchange(7, Call.PROVIDER, status=400)
+
+
+def test_a_curl_command_carries_the_request_whatever_is_in_it(called: Any) -> None:
+    body = b"""{"it": "isn't $HOME `simple`"}"""
+    words = shlex.split(as_curl(called, "http://127.0.0.1:9", body).replace("\\\n", " "))
+    assert words[:5] == ["curl", "-sS", "-X", "POST", "http://127.0.0.1:9/provider"]
+    assert words[words.index("-H") + 1] == "Content-Type: application/json"
+    assert words[-1].encode() == body
+    assert as_curl(called, "http://h", b"\xff\x00").endswith("--data-binary @body.bin")
+
+
+def test_a_python_script_runs_and_tells_what_failed(called: Any) -> None:
+    script = as_python(called, "http://127.0.0.1:9", b'{"a": 1}')
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False, timeout=30)
+    assert b"refused" in ended.stderr
+
+
+def test_the_whole_exchange_is_one_document(called: Any) -> None:
+    document = orjson.loads(as_json(called, b'{"a": 1}', b"not json"))
+    assert (document["id"], document["request"]["content"]) == ("a7", {"a": 1})
+    assert document["response"]["content"] == "not json"
+
+
+def test_a_waterfall_has_every_call_at_any_width(exchange: Any) -> None:
+    found = [
+        exchange(1, Call.RUN, at_ms=0, duration_ms=100.0),
+        exchange(2, Call.MODEL, 1, at_ms=50, duration_ms=25.0),
+        exchange(3, Call.PROVIDER, 9, 429, at_ms=60),
+    ]
+    lines = branches(call_tree(found, "a1"))
+    whole = span(found, found[0].started_ns)
+    assert (whole.started_ns, whole.length_ms) == (found[0].started_ns, 100.0)
+    assert [line.heading for line in lines if line.node is None] == ["called by something that was not seen"]
+    for width in (20, 60, 80, 200):
+        told = [branch_line(line, whole, width, found[0].started_ns, "a3").plain for line in lines]
+        assert all(name in text for name, text in zip(("run", "model"), told, strict=False))
+    bar = branch_line(lines[1], whole, 100, found[0].started_ns, None).plain
+    assert "█" in bar
+    assert bar.index("█") > branch_line(lines[0], whole, 100, found[0].started_ns, None).plain.index("█")
+
+
+def test_a_strip_counts_every_row_once(demo_capture: Path) -> None:
+    lines = [line for piece in Capture(demo_capture).row_lines() for line in piece]
+    for count in (1, 7, 500):
+        found = columns(lines, count)
+        assert (len(found.begun), sum(found.begun), sum(found.failed)) == (count, 20, 8)
+    assert drawn(columns([], 10))[0].plain == "no rows yet"
+
+
+class Million(Lines):
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked: set[int] = set()
+
+    def count(self) -> int:
+        return 1_000_000
+
+    def on_mount(self) -> None:
+        self.reload()
+
+    def line(self, index: int, width: int) -> Any:
+        self.asked.add(index)
+        return Text(str(index))
+
+
+class MillionApp(App[None]):
+    def compose(self) -> ComposeResult:
+        yield Million()
+
+
+async def test_only_what_is_seen_of_a_million_lines_is_asked_for() -> None:
+    async with MillionApp().run_test(size=(80, 24)) as pilot:
+        lines = pilot.app.query_one(Million)
+        lines.focus()
+        await pilot.pause()
+        await pilot.press("G", "ctrl+u", "g", "j", "pagedown")
+        await pilot.pause()
+        assert lines.cursor > 20
+        assert 999_999 in lines.asked
+        assert len(lines.asked) < 200
