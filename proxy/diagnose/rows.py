@@ -152,6 +152,8 @@ def _input_flaws(items: list[Any], at: str) -> Iterator[Flaw]:
             yield Flaw("input", f"{at}/{number}/role", f"{role[:40]!r} is no role of the Responses API")
         for part, chat_form in _chat_parts(item.get("content")):
             yield Flaw("input", f"{at}/{number}/content/{part}", f"has the chat-style type {chat_form!r}")
+        if kind in {None, "message"} and role in {"user", "system", "developer"} and item.get("content") is None:
+            yield Flaw("input", f"{at}/{number}/content", "is null or missing")
         if kind in _CHAT_KINDS:
             yield Flaw(
                 "input", f"{at}/{number}", f"is a content part ({kind!r}), not an item; parts stand in a message"
@@ -191,7 +193,9 @@ def _one_tool_flaws(tool: Any, at: str) -> Iterator[Flaw]:
             f"{at}/function",
             "is the nested Chat Completions form; Responses has name and parameters beside type",
         )
-    elif tool.get("type", "function") == "function":
+    elif "type" not in tool:
+        yield Flaw("tools", f"{at}/type", "is missing (`function`, most likely)")
+    elif tool["type"] == "function":
         if not isinstance(tool.get("name"), str) or not tool["name"]:
             yield Flaw("tools", f"{at}/name", "is missing or not a string")
         elif not re.fullmatch(r"[A-Za-z0-9_.-]{1,128}", tool["name"]):

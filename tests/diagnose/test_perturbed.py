@@ -25,7 +25,7 @@ def diagnosed(case: Case) -> Diagnosis:
 
 @pytest.fixture(scope="module")
 def cases() -> list[tuple[str, Case, Diagnosis]]:
-    """Every sixth case of our own, and every second of those that lie beside the repository: name, inputs, diagnosis."""
+    """Every sixth of our cases, and every second of those beside the repository: name, inputs, diagnosis."""
     paths = [*sorted(FOLDERS[0].glob("*.json"))[::6], *sorted(FOLDERS[1].glob("*.json"))[::2]]
     found = []
     for path in paths:

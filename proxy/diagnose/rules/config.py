@@ -366,6 +366,7 @@ RULES: tuple[Rule, ...] = (
             r"ValidationError: \d+ validation errors? for \w*Config|unrecognized arguments|No such option|"
             r"NoSuchOption|invalid choice:|unknown engine argument|error: argument --",
             sources=("log",),
+            unless=r"(?:Model|Parallel|Cache|Scheduler|Vllm)Config\b|EngineArgs|max_model_len",  # the engine's own
         ),
         cause="The configuration holds a value that Gym does not accept: {what}.",
         next_action="Correct the value that the message names; `gym env validate` or a dry run shows it in seconds.",

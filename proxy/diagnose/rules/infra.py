@@ -162,6 +162,31 @@ def _judge_down(view: View) -> Iterator[Sight]:
             )
 
 
+def _tool_tells_backend(view: View) -> Iterator[Sight]:
+    """Tools that answer 200 with an error about a connection, each time: one such answer may be what was asked for."""
+    tools = [e for e in view.material.of(Call.TOOL) if not e.failed]
+    told = [(e, _told_error(e)) for e in tools]
+    if len(tools) >= 2 and all(re.search(_UNREACHED, text, re.IGNORECASE) for _, text in told):
+        exchange, text = told[0]
+        yield exchange_sight(view, exchange, text[:300], exchange.path.rsplit("/", 1)[-1])
+
+
+def _told_error(exchange: Seen) -> str:
+    """What a body that is nothing but an error says; empty where it is more than that."""
+    body = exchange.response_json
+    if not isinstance(body, dict) or not body.keys() <= {
+        "error",
+        "success",
+        "ok",
+        "status",
+        "message",
+        "detail",
+        "code",
+    }:
+        return ""
+    return str(body.get("error") or body.get("message") or body.get("detail") or "")
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="infra.wrong_server",
@@ -269,7 +294,7 @@ RULES: tuple[Rule, ...] = (
         id="infra.tool_backend",
         layer=Layer.INFRA,
         needs="A tool error that says its backend could not be reached",
-        sees=both(_tool_backend, echoes(Echo.UNREACHABLE)),
+        sees=both(_tool_backend, _tool_tells_backend, echoes(Echo.UNREACHABLE)),
         cause="The backend behind the tool {what} could not be reached; the model was fed the error as the tool's "
         "output.",
         next_action="Restore the backend and discard the rows since its first error.",

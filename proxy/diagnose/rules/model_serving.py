@@ -8,7 +8,7 @@ from typing import Any
 
 from gymtap.proxy.core.literals import NotALiteral, value
 from gymtap.proxy.diagnose.answers import answers, echo, read_answer
-from gymtap.proxy.diagnose.evidence import Seen
+from gymtap.proxy.diagnose.evidence import Seen, listed
 from gymtap.proxy.diagnose.rule import (
     GENERATION,
     PROVIDER,
@@ -129,6 +129,44 @@ def _said_nothing_told(view: View) -> Iterator[Sight]:
         if answer and not answer.text.strip() and not answer.calls and not answer.cut and answer.completion_tokens:
             text = f"{answer.completion_tokens} tokens generated, nothing in the output"
             yield Sight(source, where, text, what="nothing", pointer="/response/output")
+
+
+_CALL_MARKUP = re.compile(
+    r"<tool_call>|</tool_call>|<function=\w|<function_call>|\[TOOL_CALLS\]|<\|tool_calls?|<\|python_tag\|>|<TOOLCALL>|"
+    r"<｜tool▁call|<invoke name="
+)
+
+
+def _call_left_in_text(view: View) -> Iterator[Sight]:
+    """A tool call that stands in the text as the model wrote it, although tools were offered: no parser took it out."""
+    for exchange, answer in answers(view.material):
+        body = exchange.request_json
+        offered = isinstance(body, dict) and body.get("tools")
+        marked = _CALL_MARKUP.search(answer.text)
+        if offered and marked and not answer.calls and not answer.cut:
+            yield exchange_sight(view, exchange, answer.text[marked.start() :][:200], marked[0])
+
+
+def _one_id_twice(view: View) -> Iterator[Sight]:
+    """One answer with several calls of one id, so that their outputs cannot be told apart."""
+    for exchange, answer in answers(view.material):
+        ids = list(_call_ids(exchange.response_json)) if len(answer.calls) > 1 else []
+        twice = next((id_ for id_ in ids if ids.count(id_) > 1), None)
+        if twice is not None:
+            yield exchange_sight(
+                view, exchange, f"{len(ids)} calls, {ids.count(twice)} of them with the id {twice}", twice
+            )
+
+
+def _call_ids(body: Any) -> Iterator[str]:
+    choices = listed(body.get("choices")) if isinstance(body, dict) else []
+    message = choices[0].get("message") if choices and isinstance(choices[0], dict) else None
+    calls = listed(message.get("tool_calls")) if isinstance(message, dict) else []
+    items = listed(body.get("output")) if isinstance(body, dict) else []
+    for call in [*calls, *(item for item in items if isinstance(item, dict) and item.get("type") == "function_call")]:
+        found = call.get("call_id", call.get("id")) if isinstance(call, dict) else None
+        if found is not None:
+            yield str(found)
 
 
 def _child_failed(view: View, exchange: Seen) -> bool:
@@ -475,6 +513,26 @@ RULES: tuple[Rule, ...] = (
         source="vLLM parsers that swallow what they cannot read",
         strength=Strength.NAMED,
         runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="model.call_in_text",
+        layer=Layer.MODEL_SERVING,
+        needs="A tool call's markup in the text of an answer to a request with tools",
+        sees=_call_left_in_text,
+        cause="The model called a tool, but the call was left in the text ({what}), so no tool ran.",
+        next_action="Start the engine with the --tool-call-parser of this model (and --enable-auto-tool-choice); do "
+        "not count this row.",
+        source="vLLM and SGLang tool parsers take the markup out of the text",
+        runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="model.call_ids",
+        layer=Layer.MODEL_SERVING,
+        needs="Several tool calls of one id in one answer",
+        sees=_one_id_twice,
+        cause="The provider gave several calls of one answer the id {what}, so their outputs cannot be told apart.",
+        next_action="Use an engine version or tool parser that numbers its calls, or number them in the model server.",
+        source="OpenAI: call ids are unique",
     ),
     Rule(
         id="model.tokens_do_not_extend",

@@ -9,7 +9,18 @@ from typing import Any
 from gymtap.proxy.core.unwrap import innermost_bytes
 from gymtap.proxy.diagnose.answers import read_answer
 from gymtap.proxy.diagnose.evidence import Seen
-from gymtap.proxy.diagnose.rule import NO_SESSION, RESOURCES, Rule, Sight, Strength, View, both, exchange_sight, said
+from gymtap.proxy.diagnose.rule import (
+    NO_SESSION,
+    RESOURCES,
+    Rule,
+    Sight,
+    Strength,
+    View,
+    both,
+    exchange_sight,
+    said,
+    sight_of,
+)
 from gymtap.proxy.diagnose.transcripts import Echo, echoes
 from gymtap.schemas import Call, Layer, LeafKind, Severity
 
@@ -54,6 +65,30 @@ def _number(reward: Any) -> float | None:
         return float(reward) if isinstance(reward, bool | int | float | str) else None
     except (ValueError, OverflowError):
         return None
+
+
+def _reward_changed(view: View) -> Iterator[Sight]:
+    """A row whose /run tells another reward than its verify did."""
+    verified: dict[Any, float] = {}
+    for exchange in view.material.of(Call.VERIFY):
+        reward, key = _rewarded(exchange)
+        if key is not None and reward is not None:
+            verified[key] = reward
+    for exchange in view.material.of(Call.RUN):
+        reward, key = _rewarded(exchange)
+        if key in verified and reward is not None and not math.isclose(reward, verified[key]):
+            text = f"verify said {verified[key]:g}, {exchange.boundary} /run {reward:g}"
+            yield exchange_sight(view, exchange, text, text, "/reward")
+            return
+
+
+def _rewarded(exchange: Seen) -> tuple[float | None, Any]:
+    """The reward of an answer, and the row that it is of; None where there is none."""
+    asked, answer = exchange.request_json, exchange.response_json
+    if exchange.failed or not isinstance(asked, dict) or not isinstance(answer, dict):
+        return None, None
+    index = asked.get("_ng_task_index")
+    return _number(answer.get("reward")), None if index is None else (index, asked.get("_ng_rollout_index"))
 
 
 def _bad_reward_told(view: View) -> Iterator[Sight]:
@@ -279,6 +314,15 @@ def _gym_raised(view: View) -> Iterator[Sight]:
             )
 
 
+def _raised_told(view: View) -> Iterator[Sight]:
+    """A sidecar whose innermost body is an exception of a server that an agent called."""
+    for failure in view.told_failures:
+        leaf = failure.innermost.leaf if failure.innermost else None
+        told = failure.source in {"result", "row"} and failure.call is Call.OTHER
+        if told and leaf is not None and leaf.kind is LeafKind.EXCEPTION:
+            yield sight_of(failure, leaf.message[:160])
+
+
 def _seed_missing(view: View) -> Iterator[Sight]:
     for failure in view.exchange_failures:
         if failure.exchange and failure.call in RESOURCES and re.search(NO_SESSION, failure.said, re.IGNORECASE):
@@ -366,6 +410,15 @@ RULES: tuple[Rule, ...] = (
         source="Gym 0.7.0 SimpleAgentVerifyResponse",
         strength=Strength.PROVEN,
         failure_kind="verifier_error",
+    ),
+    Rule(
+        id="verifier.reward_changed",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A /run that tells another reward than verify did",
+        sees=_reward_changed,
+        cause="The reward was changed on its way from the verifier to the collector: {what}.",
+        next_action="Let the agent pass verify's answer on as it is; score these rows again.",
+        source="Gym's agents answer /run with verify's body",
     ),
     Rule(
         id="verifier.bad_reward_told",
@@ -549,7 +602,7 @@ RULES: tuple[Rule, ...] = (
         id="verifier.raised",
         layer=Layer.VERIFIER_RUNTIME,
         needs="A Gym server's 500 with nothing failing below it",
-        sees=both(_gym_raised, said(calls=_OWN, statuses=(500,), sources=("log",), judge=False)),
+        sees=both(_gym_raised, _raised_told, said(calls=_OWN, statuses=(500,), sources=("log",), judge=False)),
         cause="The Gym server raised: {what}.",
         next_action="Read that server's traceback; run the row's call again against it alone.",
         source="Gym 0.7.0 exception middleware answers 500 with repr(exception)",
