@@ -11,7 +11,6 @@ import typer
 
 from gymtap.proxy.cli import screen
 from gymtap.proxy.cli.options import CaptureArgument
-from gymtap.schemas import Call, ServerKind
 
 if TYPE_CHECKING:
     from gymtap.proxy.export import Chosen, Wanted
@@ -52,8 +51,8 @@ def _export(
         list[str] | None, typer.Option("--exchange", "-x", help="Only this exchange, as a42. May be repeated.")
     ] = None,
     row: Annotated[str | None, typer.Option(help="Only this row's, as 12.3.")] = None,
-    call: Annotated[Call | None, typer.Option(help="Only such calls.")] = None,
-    kind: Annotated[ServerKind | None, typer.Option(help="Only what such servers answered.")] = None,
+    call: Annotated[str | None, typer.Option(help="Only such calls, as in provider, model, tool.")] = None,
+    kind: Annotated[str | None, typer.Option(help="Only what such servers answered, as in resources.")] = None,
     server: Annotated[str | None, typer.Option(help="Only what this server answered.")] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only exchanges (or rows) that failed.")] = False,
 ) -> None:
@@ -61,6 +60,7 @@ def _export(
     from gymtap.proxy.cli.choose import open_capture, parse_row  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.export import Chosen, Wanted  # noqa: PLC0415 - quick `--help`
+    from gymtap.schemas import Call, ServerKind  # noqa: PLC0415 - quick `--help`
 
     ids = tuple(exchange or ())
     if to in _OF_ONE and len(ids) != 1:
@@ -73,10 +73,22 @@ def _export(
     opened = open_capture(capture)
     if key is not None:
         key = opened.row(key).key
-    chosen = Chosen(opened, Wanted(ids, key, call, kind, server, failed or None))
+    chosen = Chosen(opened, Wanted(ids, key, _one_of(Call, call), _one_of(ServerKind, kind), server, failed or None))
     with _opened(output) as out:
         _write(to, chosen, Wanted(row=key, failed=failed or None), out)
     _tell(chosen, to, output)
+
+
+def _one_of[T: StrEnum](kinds: type[T], text: str | None) -> T | None:
+    """The one that is so called. Raises UsageError, with those that there are."""
+    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
+
+    if text is None:
+        return None
+    try:
+        return kinds(text)
+    except ValueError:
+        raise UsageError(f"there is no {text!r}", f"there are: {', '.join(kinds)}") from None
 
 
 @contextlib.contextmanager
@@ -89,15 +101,19 @@ def _opened(output: Path | None) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    part = output.with_name(f"{output.name}.part")
+    whole = output.exists() and not output.is_file()  # a pipe or a device is written as it is
+    part = output if whole else output.with_name(f"{output.name}.part")
     try:
         with part.open("wb") as out:
             yield out
-        part.replace(output)
+        if not whole:
+            part.replace(output)
     except OSError as error:
         raise GymtapError(f"cannot write {output}: {error.strerror or error}", "name another file") from error
     finally:
-        part.unlink(missing_ok=True)
+        if not whole:
+            with contextlib.suppress(OSError):
+                part.unlink(missing_ok=True)
 
 
 def _write(to: Format, chosen: "Chosen", rows: "Wanted", out: BinaryIO) -> None:

@@ -17,6 +17,8 @@ import jsonschema_rs
 import orjson
 import pytest
 from aiohttp import web
+from mitmproxy import http
+from mitmproxy.io import FlowReader
 from pyarrow import parquet  # type: ignore[import-untyped]  # it is not annotated
 
 from gymtap.proxy.core.errors import UsageError
@@ -75,6 +77,17 @@ class TestHar:
     def test_no_entries(self, capture: Capture) -> None:
         """An empty choice is a valid HAR too."""
         assert whole(har(Chosen(capture, Wanted(server="nobody")), "1"))["log"]["entries"] == []
+
+
+def test_mitmproxy_reads_our_har(capture: Capture) -> None:
+    """Another program's reader of HAR finds the same requests and the same bodies."""
+    document = b"".join(har(Chosen(capture, Wanted()), "1"))
+    flows = [flow for flow in FlowReader(io.BytesIO(document)).stream() if isinstance(flow, http.HTTPFlow)]
+    kept = list(Chosen(capture, Wanted()))
+    assert [flow.request.path for flow in flows] == [one.exchange.request.target for one in kept]
+    text = next(flow for flow in flows if flow.response is not None and flow.response.status_code == 429)
+    assert text.response is not None
+    assert text.response.text == "slow " * 99
 
 
 class TestLines:
