@@ -65,4 +65,4 @@ def test_why_works_on_the_same_files(gymtap: Call, run: Any) -> None:
     log = run.log("Traceback (most recent call last):\n  File \"x.py\", line 1, in verify\nKeyError: 'tepid'\n")
     code, out, _ = gymtap("why", "--log", log, "--output", run.output, "--source", run.source)
     assert code == 0
-    assert "verifier runtime" in out
+    assert "verifier_runtime" in out
