@@ -1,4 +1,4 @@
-"""`gymtap causes`: the failed rows of a capture, grouped by why they failed."""
+"""`gymtap causes`: the rows of a capture that failed or should not count, grouped by why."""
 
 import time
 from datetime import UTC, datetime
@@ -25,7 +25,7 @@ def _causes(
     capture: CaptureArgument = None,
     *,
     every_row: Annotated[
-        bool, typer.Option("--all", help="Look into rows that ended well, too, for what was silently lost.")
+        bool, typer.Option("--all", help="Look into every row that ended well, for what only bodies show.")
     ] = False,
     since: Annotated[
         datetime | None,
@@ -33,7 +33,11 @@ def _causes(
     ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Group failed rows by cause: how many, since when, and an example of each."""
+    """Group rows that failed or should not count by cause: how many, since when, an example of each.
+
+    Rows that ended well are looked into where an exchange in them failed, a check found an error, or no reward was
+    given.
+    """
     from gymtap.proxy.cli.choose import open_capture  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.diagnose.capture import causes  # noqa: PLC0415 - quick `--help`
 
@@ -70,7 +74,7 @@ def _show(cause: "Cause") -> None:
     from gymtap.proxy.views.plain import one_line  # noqa: PLC0415 - only where it is drawn
     from gymtap.proxy.views.words import counted  # noqa: PLC0415 - only where it is drawn
 
-    layer = str(cause.example.layer).replace("_", " ")
+    layer = str(cause.example.layer)
     more = ", …" if len(cause.rows) > _ROWS_NAMED else ""
     out = screen.out()
     count = (counted(len(cause.rows), "row"), "bold")

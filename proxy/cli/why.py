@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 _ROWS_LOOKED_INTO = 500
 _BODY_LINES = 24
+_TRACEBACK_LINES = 8
 
 
 def register(app: typer.Typer) -> None:
@@ -140,8 +141,8 @@ def show_diagnosis(out: "Console", diagnosis: "Diagnosis", difference: str | Non
 
 
 def _fields(diagnosis: "Diagnosis", difference: str | None) -> list[tuple[str, str]]:
-    layer = str(diagnosis.layer).replace("_", " ")
-    beside = f" (or {str(diagnosis.runner_up).replace('_', ' ')})" if diagnosis.runner_up else ""
+    layer = str(diagnosis.layer)
+    beside = f" (or {diagnosis.runner_up})" if diagnosis.runner_up else ""
     kind = f", {diagnosis.failure_kind}" if diagnosis.failure_kind else ""
     fields = [
         ("row", diagnosis.row or ""),
@@ -189,9 +190,10 @@ def _body(out: "Console", diagnosis: "Diagnosis") -> None:
     _field(out, "innermost", about + (", cut" if diagnosis.innermost.truncated else ""))
     drawing = draw_leaf(leaf)
     lines = drawing.lines if leaf.text else [Text("(empty)")]
-    raised = leaf.text.startswith("Traceback")  # an exception is at the end
-    for line in lines[-_BODY_LINES:] if raised else lines[:_BODY_LINES]:
+    raised = "Traceback" in leaf.text.partition("\n")[0]  # the exception is at the end
+    shown = lines[-_TRACEBACK_LINES:] if raised else lines[:_BODY_LINES]
+    for line in shown:
         out.print(Text("  ").append_text(line), soft_wrap=True)
-    drawing.cuts.lines += max(0, len(lines) - _BODY_LINES)
+    drawing.cuts.lines += len(lines) - len(shown)
     if told := drawing.cuts.told():
         screen.note(f"  {told}; --json has all of it")

@@ -5,7 +5,7 @@ thousand exchanges answers as fast as a small one. Rows with the same failing by
 one diagnosis while causes are counted.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gymtap.proxy.core.errors import GymtapError
@@ -139,21 +139,41 @@ class Cause:
 
 
 def causes(capture: Capture, *, now_ns: int, every_row: bool = False) -> list[Cause]:
-    """Failing rows grouped by cause, the most frequent first.
+    """Rows that failed, or ended well and should not count, grouped by cause, the most frequent first.
 
-    `every_row` also looks into rows that ended well, for what was silently lost; that reads every body.
+    Of rows that ended well, those are looked into that show it without their bodies: an exchange that failed, a
+    finding of an error, or no reward. `every_row` looks into all of them, which reads every body.
     """
     found: dict[str, Cause] = {}
     known: dict[object, Diagnosis] = {}
-    shapes = _shapes(capture)
-    for row in capture.rows(failed=None if every_row else True):
-        shape = shapes.get(row.key, row.key) if row.state is RowState.FAILED else row.key
+    shapes, faulted = _shapes(capture), capture.error_findings()
+    for row in capture.rows():
+        shape = _like(row, shapes, faulted, every_row=every_row)
+        if shape is None:
+            continue
         if shape not in known:
             known[shape] = diagnose(row_material(capture, row, now_ns=now_ns))
         diagnosis = known[shape]
-        if diagnosis.layer is not Layer.NONE:
+        if diagnosis.layer is not Layer.NONE and (row.state is not RowState.DONE or diagnosis.rule is not None):
             _count(found, row, diagnosis)
     return sorted(found.values(), key=lambda cause: (-len(cause.rows), cause.first_ns))
+
+
+def _like(
+    row: Row, shapes: Mapping[RowKey, object], faulted: Mapping[RowKey, int], *, every_row: bool
+) -> object | None:
+    """What rows of one cause have in common, so that one of them is diagnosed; None for a row that is left out."""
+    if row.state is RowState.FAILED:
+        return shapes.get(row.key, row.key)
+    if every_row:
+        return row.key
+    if row.state is not RowState.DONE:
+        return None
+    if row.key in faulted:
+        return row.key
+    if row.key in shapes or row.reward is None:  # a retry that succeeded is one more exchange than one that did not
+        return row.state, row.reward, row.exchanges, shapes.get(row.key)
+    return None
 
 
 def _shapes(capture: Capture) -> dict[RowKey, object]:

@@ -133,7 +133,7 @@ def _said_nothing_told(view: View) -> Iterator[Sight]:
 
 _CALL_MARKUP = re.compile(
     r"<tool_call>|</tool_call>|<function=\w|<function_call>|\[TOOL_CALLS\]|<\|tool_calls?|<\|python_tag\|>|<TOOLCALL>|"
-    r"<｜tool▁call|<invoke name="
+    "<\N{FULLWIDTH VERTICAL LINE}tool|<invoke name="
 )
 
 

@@ -29,6 +29,7 @@ _VERDICT = re.compile(
     r"\b\d+(?:\.\d+)?\b",
     re.IGNORECASE,
 )
+_KEYS_SHOWN = 8
 _GYM_CALLS = frozenset({Call.RUN, Call.RESPONSES, Call.AGENT_SESSION, Call.MODEL})
 _OWN = frozenset({Call.VERIFY, Call.SEED_SESSION, Call.CLOSE_SESSION})
 
@@ -40,7 +41,16 @@ def _bad_reward(view: View) -> Iterator[Sight]:
             continue
         reason = _why_no_reward(exchange)
         if reason:
-            yield exchange_sight(view, exchange, f"200 {exchange.response[:200]}", reason, "/reward")
+            yield exchange_sight(view, exchange, f"200 with {reason}{_instead(exchange)}", reason, "/reward")
+
+
+def _instead(exchange: Seen) -> str:
+    """What the answer has, for it is long: its keys, or its beginning."""
+    body = exchange.response_json
+    if not isinstance(body, dict):
+        return f": {(exchange.response or '')[:200]}"
+    shown = ", ".join(str(key) for key in list(body)[:_KEYS_SHOWN])
+    return f"; it has {shown}{', …' if len(body) > _KEYS_SHOWN else ''}" if body else "; it is empty"
 
 
 def _why_no_reward(exchange: Seen) -> str | None:
