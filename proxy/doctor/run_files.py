@@ -18,6 +18,8 @@ from gymtap.proxy.diagnose.evidence import read_json
 FIRST_ROWS = 400
 ODD_ROWS = 400
 """So many rows from the start, and so many that look odd, are looked into by the rules of a diagnosis."""
+MAX_KEPT_BYTES = 64 * 2**20
+"""And no more than this of them, since a long conversation is megabytes."""
 _NAMED = 5
 _INPUTS = "_materialized_inputs.jsonl"
 _METRICS = ("_aggregate_metrics.json", "_agent_metrics.json", "_reward_profiling.jsonl", "_repeat_level_metrics.json")
@@ -110,7 +112,7 @@ def read_rows(path: Path) -> Rows:
     """Read rollouts, or a sidecar's rows. Raises UsageError when the file cannot be read."""
     rows = Rows(path)
     seen: set[int] = set()
-    odd = 0
+    odd, kept_bytes = 0, 0
     for number, line, ended in lines_of(path):
         rows.count += 1
         row = read_json(line.decode("utf-8", "replace"))
@@ -120,8 +122,9 @@ def read_rows(path: Path) -> Rows:
         _identify(rows, row, seen)
         _tally(rows, number, row)
         looks_odd = odd < ODD_ROWS and _ODD.search(line) is not None
-        if len(rows.kept) < FIRST_ROWS or looks_odd:
+        if (len(rows.kept) < FIRST_ROWS or looks_odd) and kept_bytes + len(line) <= MAX_KEPT_BYTES:
             odd += looks_odd
+            kept_bytes += len(line)
             rows.kept.append((number, row))
     return rows
 
@@ -202,6 +205,7 @@ def read_inputs(path: Path, ended: set[int], results: set[int]) -> Inputs:
     found = Inputs(path)
     keys: set[int] = set()
     tasks: dict[Any, int] = {}
+    kept_bytes = 0
     for number, line, whole in lines_of(path):
         found.count += 1
         row = read_json(line.decode("utf-8", "replace"))
@@ -210,7 +214,8 @@ def read_inputs(path: Path, ended: set[int], results: set[int]) -> Inputs:
                 (number, found.broken) if not whole else (found.cut, [*found.broken, number][:_NAMED])
             )
             continue
-        if len(found.kept) < FIRST_ROWS:
+        if len(found.kept) < FIRST_ROWS and kept_bytes + len(line) <= MAX_KEPT_BYTES:
+            kept_bytes += len(line)
             found.kept.append((number, row))
         if (key := key_of(row)) is not None:
             keys.add(hash(key))

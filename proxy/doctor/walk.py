@@ -14,9 +14,10 @@ from gymtap.proxy.doctor.looked import Given, Looked, gather
 from gymtap.proxy.doctor.report import Note, Outcome, Report, Step
 from gymtap.proxy.doctor.rules import Seen, rules_with, step_of
 from gymtap.proxy.doctor.sights import contract_for, own_sights, rows_for_contracts
-from gymtap.schemas import Call, Diagnosis, Evidence, ServerKind, Severity
+from gymtap.schemas import Call, Diagnosis, Evidence, Severity
 
 _NOTES = 5
+_COUNTED = 1_000
 type Told = tuple[bool, str]
 """Whether a step could be looked at, and in words what was seen, or what would be needed."""
 
@@ -139,7 +140,7 @@ def _serving(looked: Looked) -> Told:
     if providers:
         names = ", ".join(f"{one.url} lists {', '.join(one.served[:3]) or 'no names'}" for one in providers)
         return True, names
-    if looked.captured and (answered := _answered(looked, ServerKind.PROVIDER)):
+    if answered := _answered(looked, Call.PROVIDER):
         return True, f"{answered} calls of a provider were answered in the capture"
     for fact, text in (("endpoints", "all model endpoints answered"), ("started", "a server's start-up was complete")):
         if fact in looked.logs.facts:
@@ -150,9 +151,11 @@ def _serving(looked: Looked) -> Told:
     return False, "nothing tells whether the model server was ready (--gym, --provider, or its log)"
 
 
-def _answered(looked: Looked, kind: ServerKind) -> int:
+def _answered(looked: Looked, call: Call) -> str:
+    """How many such calls of the capture went well, counted no further than is telling; "" for none."""
     capture = looked.given.capture
-    return sum(1 for _ in capture.exchanges(kind=kind, failed=False, limit=10_000)) if capture else 0
+    count = sum(1 for _ in capture.exchanges(call=call, failed=False, limit=_COUNTED)) if capture else 0
+    return f"{count} or more" if count == _COUNTED else str(count or "")
 
 
 def _servers(looked: Looked) -> Told:
@@ -173,7 +176,7 @@ def _servers(looked: Looked) -> Told:
 
 
 def _tools(looked: Looked) -> Told:
-    if looked.captured and (answered := _answered_tools(looked)):
+    if answered := _answered(looked, Call.TOOL):
         return True, f"{answered} tool calls in the capture were answered"
     rollouts = looked.rollouts
     if rollouts is not None and rollouts.tools_called:
@@ -181,11 +184,6 @@ def _tools(looked: Looked) -> Told:
     if rollouts is not None and rollouts.responses:
         return True, "no row of the output called a tool" + (", though tools are offered" * rollouts.tools_offered)
     return False, "no call of a tool was seen (a capture, or --output)"
-
-
-def _answered_tools(looked: Looked) -> int:
-    capture = looked.given.capture
-    return sum(1 for _ in capture.exchanges(call=Call.TOOL, failed=False, limit=10_000)) if capture else 0
 
 
 def _materialized(looked: Looked) -> Told:
@@ -215,11 +213,8 @@ def _output(looked: Looked) -> Told:
 
 
 def _verifier(looked: Looked) -> Told:
-    capture = looked.given.capture
-    if capture is not None:
-        verified = sum(1 for _ in capture.exchanges(call=Call.VERIFY, failed=False, limit=10_000))
-        if verified:
-            return True, f"{verified} verify calls were answered in the capture"
+    if verified := _answered(looked, Call.VERIFY):
+        return True, f"{verified} verify calls were answered in the capture"
     if looked.rollouts is not None and looked.rollouts.count:
         return True, f"{looked.rollouts.count} rows were verified; no reward that was looked into is unusable"
     if looked.logs.has(LogKind.SERVERS):
