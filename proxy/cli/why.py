@@ -58,10 +58,11 @@ def _why(
 
 
 def _of_paths(logs: list[Path], output: Path | None, source: Path | None) -> "Diagnosis":
-    from gymtap.proxy.diagnose import diagnose  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.diagnose.paths import from_paths  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.doctor.looked import Given  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.doctor.walk import examine  # noqa: PLC0415 - quick `--help`
 
-    return diagnose(from_paths(logs, output, source))
+    given = Given(logs=tuple(logs), output=output, source=source)
+    return examine(given, now_ns=time.time_ns()).diagnosis
 
 
 def _of_capture(name: str | None, what: str | None) -> "tuple[Diagnosis, str | None]":

@@ -1,14 +1,9 @@
 """The call tree decides what failed first: parents by time and callee, retries, what was swallowed, what logs tell."""
 
-from pathlib import Path
 from typing import Any
 
-import pytest
-
-from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.diagnose import from_exchanges
 from gymtap.proxy.diagnose.failures import CallTree, failing_exchanges, failing_log_blocks
-from gymtap.proxy.diagnose.paths import from_paths
 from gymtap.schemas import Call
 
 
@@ -86,17 +81,3 @@ def test_a_log_is_read_in_blocks_whatever_stands_before_its_lines() -> None:
     assert "502 Bad Gateway" in first.said
     assert group.said.endswith("unhandled errors in a TaskGroup (1 sub-exception)")
     assert error.said.endswith("KeyError: 'missing_key'")
-
-
-def test_material_comes_from_a_runs_files_by_gyms_naming(tmp_path: Path) -> None:
-    (tmp_path / "out.jsonl").write_text('{"_ng_task_index": 0, "_ng_rollout_index": 0, "reward": 1.0}\n')
-    (tmp_path / "out_materialized_inputs.jsonl").write_text('{"_ng_task_index": 0, "_ng_rollout_index": 0}\n')
-    (tmp_path / "out_failures.jsonl").write_text('{"_ng_failure_class": "judge_failed"}\n')
-    (tmp_path / "logs").mkdir()
-    (tmp_path / "logs" / "a.log").write_text("one\ntwo\n")
-    material = from_paths([tmp_path / "logs"], tmp_path / "out.jsonl")
-    assert material.log == ("one", "two")
-    assert [file.name for file in material.files] == ["out.jsonl", "out_materialized_inputs.jsonl"]
-    assert material.results == ({"_ng_failure_class": "judge_failed"},)
-    with pytest.raises(UsageError):
-        from_paths([tmp_path / "nowhere"])
