@@ -6,11 +6,14 @@ that a page changes only when what is said changes; durations and exchange ids s
 
 import json
 import re
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+_OURS = "gymtap: "
+_PROGRESS = re.compile(r"^\w[\w ]*: +\d+(?:%\||it ).*?(?:it/s|s/it|\?it/s)\]")
 _LINE_CHARS = 320
 _TRACEBACK_TAIL = 6
 _NOISE = re.compile(
@@ -59,17 +62,22 @@ class Names:
         """The text without what is this machine's or this hour's."""
         for path, name in self._paths:
             text = text.replace(path, name)
-        text = re.sub(r"(?:/[\w.+-]+)*/site-packages/", "…/site-packages/", text)
-        text = re.sub(r"(?:/[\w.+-]+)*/lib/python3\.\d+/", "…/lib/python3/", text)
+        text = re.sub(r"~?(?:/[\w.+-]+)*/site-packages/", "…/site-packages/", text)
+        text = re.sub(r"~?(?:/[\w.+-]+)*/lib/python3\.\d+/", "…/lib/python3/", text)
         text = text.replace(str(Path.home()), "~")
         text = re.sub(r"\d{4}-\d\d-\d\d([ T])\d\d:\d\d:\d\d", r"2026-01-01\g<1>12:00:00", text)
         text = re.sub(r"(?m)^\d\d:\d\d:\d\d(?=  )", "12:00:00", text)
+        text = re.sub(r'(?<="created_at": )\d{10}', "1767268800", text)
         text = re.sub(r"(?<=replays/)[\w-]+", "20260101-120000-0000", text)
-        for (pattern, form, first), known in zip(self._GIVEN, self._known, strict=True):
-            text = pattern.sub(
-                lambda match, k=known, f=form, n=first: k.setdefault(match[0], f.format(n + len(k))), text
-            )
+        for rule, known in zip(self._GIVEN, self._known, strict=True):
+            text = _renamed(text, *rule, known)
         return text
+
+
+def _renamed(text: str, pattern: re.Pattern[str], form: str, first: int, known: dict[str, str]) -> str:
+    for found in pattern.findall(text):
+        known.setdefault(found, form.format(first + len(known)))
+    return pattern.sub(lambda match: known[match[0]], text)
 
 
 def write_pages(folder: Path, pages: Iterable[Page], index: list[tuple[str, str]], paths: dict[str, str]) -> None:
@@ -87,13 +95,22 @@ def write_pages(folder: Path, pages: Iterable[Page], index: list[tuple[str, str]
 
 
 def _page(page: Page) -> str:
-    parts = [f"# {page.title}", page.about, "The row:", _block(json.dumps(page.row), "json"), "## What Gym says"]
-    logs = [(name, lines) for name, found in page.logs if (lines := trimmed(found))]
+    parts = [
+        f"# {page.title}",
+        textwrap.fill(page.about, 118),
+        "The row:",
+        _block(json.dumps(page.row), "json"),
+        "## What Gym says",
+    ]
+    logs = [(name, trimmed(found)) for name, found in page.logs]
     for name, lines in logs:
-        parts += [f"The {name}'s log:", _block("\n".join(lines))]
-    if not logs:
+        parts += [f"The log of the {name}:", _block("\n".join(lines))] if lines else []
+    if not any(lines for _, lines in logs):
         parts.append("Nothing: no line in any log while this happened.")
     parts.append("## What gymtap says")
+    unasked = [line for _, found in page.logs for line in found if line.startswith(_OURS)]
+    if unasked:
+        parts += ["Unasked, in the terminal of `gymtap run`:", _block("\n".join(unasked))]
     parts += [_block(f"$ {command}\n{text.rstrip()}") for command, text in page.said]
     return "\n\n".join(parts) + "\n"
 
@@ -112,7 +129,9 @@ def _block(text: str, language: str = "text") -> str:
 
 def trimmed(lines: list[str]) -> list[str]:
     """Without progress bars and access lines; a traceback keeps its ends, a long line its beginning."""
-    told = [line.rstrip() for whole in lines for line in whole.split("\r")]
+    told = [
+        _PROGRESS.sub("", part).rstrip() for line in lines if not line.startswith(_OURS) for part in line.split("\r")
+    ]
     kept = [line for line in told if not _NOISE.search(re.sub(r"^\(\w+\) ?", "", line))]
     return [_cut(line) for line in _short_tracebacks(kept)]
 

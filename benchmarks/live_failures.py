@@ -29,6 +29,7 @@ from typing import Any
 import yaml
 from live_failure_pages import Page, write_pages
 
+from gymtap.proxy.diagnose.capture import diagnose_row
 from gymtap.proxy.store import Capture
 from gymtap.schemas import Call, Exchange, RowKey, RowState
 
@@ -367,7 +368,7 @@ def perform(run: Run, *, pages: bool) -> list[Page]:
     wrapped = [sys.executable, "-m", "gymtap", "run", "--capture", str(run.capture_path), "--"]
     url = f"http://127.0.0.1:{port}/v1"
     start = ["bash", str(run.lab / "lab.sh"), "start", "chaos", url, "--model-api-key", KEY, *run.head]
-    given = {"env": run.environment, "cwd": run.work}
+    given: dict[str, Any] = {"env": run.environment, "cwd": run.work}
     with process(stub, stop_s=5.0) as provider:
         until("the provider is up", lambda: "stub up" in provider.log.text(), 30.0, provider)
         with process([*wrapped, *start], **given) as gym:
@@ -377,12 +378,11 @@ def perform(run: Run, *, pages: bool) -> list[Page]:
             dataset(run.work / "rows.jsonl")
             never = collect(run, run.work / "missing.jsonl", run.work / "missing" / "rollouts.jsonl")
             sent = collect(run, run.work / "rows.jsonl", run.work / "out" / "rollouts.jsonl")
-            with process(sent, **given) as collector:
+            with process(never, **given) as refused, process(sent, **given) as collector:
                 until("all but the hanging row ended", lambda: _settled(run), 180.0, collector)
+                refused.process.wait(120.0)
                 find_rows(run)
                 look_while_it_hangs(run)
-            with process(never, **given) as refused:
-                refused.process.wait(120.0)
             look_at_rest(run, url, pages)
             replay(run, "with Gym up")
         look_without_traffic(run, refused.log)
@@ -462,7 +462,7 @@ def look_at_rest(run: Run, provider_url: str, pages: bool) -> None:
     path = str(run.capture_path)
     for case in (*CASES, REFUSED_KEY):
         key = run.rows[case.name]
-        found = run.asked("why", "-c", path, key.label)
+        found = diagnosed(capture, key)
         _check_hop(run, case, found, capture)
         _check_leaf(run, case, found, capture, provider_url)
         run.check(case.name, f"the layer is {case.layer}", found["layer"] == case.layer, found["layer"])
@@ -473,7 +473,8 @@ def look_at_rest(run: Run, provider_url: str, pages: bool) -> None:
             named = any(pointer.endswith(f"/{case.field}") for pointer in pointers)
             run.check(case.name, f"a live finding names {case.field}", named, pointers)
         if pages:
-            run.said[case.name] = [run.gymtap("why", "-c", path, key.label), run.gymtap("tree", "-c", path, key.label)]
+            label = key.label
+            run.said[case.name] = [run.gymtap(face, "-c", path, label) for face in ("why", "tree")]
     _check_poisoned(run, capture, provider_url)
     _check_causes(run)
     if pages:
@@ -488,6 +489,11 @@ def more(run: Run) -> None:
     bad = run.asked("why", "-c", path, run.rows["verify-without-reward"].label)
     run.said["verify-without-reward"].append(run.gymtap("show", "-c", path, bad["exchange"], "--response"))
     run.said["index"] = [run.gymtap("rows", path), run.gymtap("causes", path, "--all")]
+
+
+def diagnosed(capture: Capture, key: RowKey) -> dict[str, Any]:
+    """What `gymtap why --json` says of a row."""
+    return diagnose_row(capture, capture.row(key), now_ns=time.time_ns()).model_dump(mode="json")
 
 
 def _exchanges(capture: Capture, key: RowKey) -> list[Exchange]:
@@ -546,7 +552,7 @@ def ask_provider(url: str, mode: str) -> bytes:
 
 def _check_poisoned(run: Run, capture: Capture, provider_url: str) -> None:
     key = run.rows[POISONED]
-    found = run.asked("why", "-c", str(run.capture_path), key.label)
+    found = diagnosed(capture, key)
     calls = {one.call for one in _exchanges(capture, key)}
     leaf = found["innermost"]["leaf"]["text"].encode()
     run.check(POISONED, "no call of the row reached the provider", Call.PROVIDER not in calls, calls)

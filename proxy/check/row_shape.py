@@ -82,7 +82,7 @@ def _validated(model: type[BaseModel], row: Mapping[str, Any], what: str) -> lis
 
 
 def _no_params(row: Mapping[str, Any]) -> Finding:
-    message, severity, fix = f"{PARAMS} is missing, so /run answers 422", Severity.ERROR, None
+    message, severity, fix = f"{PARAMS} is missing, so Gym 0.7 ends before it sends a row", Severity.ERROR, None
     if "messages" in row:
         message += "; the row has messages instead, as for Chat Completions"
         fix = f"Move messages to {PARAMS}.input."

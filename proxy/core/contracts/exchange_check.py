@@ -131,6 +131,8 @@ def _detail(flow: Flow, model: Model | None) -> Iterator[Finding]:
         if "Extra inputs are not permitted" in message:
             message = message.replace("Extra inputs are not permitted", f"{path[-1]} is no field of its model")
             fix = f"Remove {place_name(path)}, or write it as the model does."
+        elif path and not missing:
+            message = message.replace(f"{source}: ", f"{source}: {place_name(path)}: ", 1)
         yield one.model_copy(update={"message": clip_message(message), "expected": expected, "fix": fix})
     for error in whole:
         if error["loc"][:1] != ["body"]:

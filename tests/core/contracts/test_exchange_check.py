@@ -47,6 +47,7 @@ def test_a_422_for_a_type_shows_what_was_there(flow: Any, chaos: Contract) -> No
     assert one.found is not None
     assert len(one.found) <= 120
     assert one.fix == "Make options in the dataset's row a list of object."
+    assert one.message == "chaos answers 422 to POST /verify: options: Input should be a valid list"
 
 
 def test_a_422_of_a_tool_is_the_tools_to_mend(flow: Any, chaos: Contract) -> None:
