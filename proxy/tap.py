@@ -18,13 +18,13 @@ from typing import Self
 
 from gymtap.addons.redact import Redact
 from gymtap.proxy.core.addon import Addon, Setup
-from gymtap.proxy.core.errors import GymtapError
+from gymtap.proxy.core.errors import CaptureError, GymtapError
 from gymtap.proxy.core.events import Tape
 from gymtap.proxy.core.redaction import Redactor
 from gymtap.proxy.engine import Causality, Engine, Listener
 from gymtap.proxy.engine.tls import tls_context
 from gymtap.proxy.recorder import Recorder
-from gymtap.proxy.store import CaptureWriter, captures_root, fresh
+from gymtap.proxy.store import Capture, CaptureWriter, captures_root, fresh
 from gymtap.schemas import Gap, GapKind, Server
 
 ADDON_GROUP = "gymtap.addons"
@@ -65,7 +65,8 @@ class Tap:
     """A running tap: `async with Tap(settings) as tap: await tap.listen(server)`.
 
     On leaving, every boundary is closed, what is on the tape is recorded, and the capture is closed. Entering
-    raises CaptureError when no capture can be kept there, and UsageError for a CA file that is none.
+    raises CaptureError when no capture can be kept there or what is there cannot be read, and UsageError for a CA file
+    that is none.
     """
 
     def __init__(self, settings: TapSettings) -> None:
@@ -83,6 +84,12 @@ class Tap:
             self.capture, command=self._settings.command, redactor=redactor, on_failure=self._write_failed
         )
         self._file = writer.file
+        try:
+            Capture(self.capture).live()  # what cannot be read together is not written together
+        except CaptureError:
+            writer.close()
+            self._discard()
+            raise
         self._tape = Tape(self._settings.queue_bytes)
         self._engine = Engine(self._tape, prefix=writer.prefix)
         self._recorder = Recorder(self._tape, writer, load_addons(writer, redactor))

@@ -15,12 +15,18 @@ _WAY_OUT = "begin one with `gymtap run -- <gym command>`, or see one with `gymta
 
 
 def captures_root(environ: Mapping[str, str] = os.environ) -> Path:
-    """GYMTAP_HOME, else `gymtap/captures` in the XDG data directory (XDG Base Directory Specification 0.8)."""
+    """GYMTAP_HOME, else `gymtap/captures` in the XDG data directory (XDG Base Directory Specification 0.8).
+
+    Raises CaptureError where there is no home directory.
+    """
     home = environ.get("GYMTAP_HOME")
     if home:
         return Path(home)
     data = environ.get("XDG_DATA_HOME")
-    return (Path(data) if data else Path.home() / ".local" / "share") / "gymtap" / "captures"
+    try:
+        return (Path(data) if data else Path.home() / ".local" / "share") / "gymtap" / "captures"
+    except RuntimeError:  # a user without HOME whom the system does not know, as in some containers
+        raise CaptureError("no home directory to keep captures in", "set GYMTAP_HOME to a directory") from None
 
 
 def fresh(root: Path, now_ns: int) -> Path:

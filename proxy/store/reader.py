@@ -180,7 +180,10 @@ class Capture:
         self._now_ns = now_ns
         self._known: dict[str, _Source] = {}
         if not self._sources():
-            raise CaptureError(f"{self.path}: this capture is empty: its tap ended before it could write")
+            raise CaptureError(
+                f"{self.path}: this capture is empty: its tap ended before it could write",
+                "`gymtap captures` lists others",
+            )
 
     @staticmethod
     def created_ns(file: Path) -> int | None:
@@ -688,6 +691,8 @@ def _is_ready(file: Path) -> bool:
         raise _damaged(file, error) from error
     if found is None:
         return False
+    if not found[0].isdecimal():
+        raise _damaged(file, ValueError(f"its format is {found[0][:20]!r}"))
     if int(found[0]) > FORMAT_VERSION:
         raise CaptureError(
             f"{file.parent}: capture format {found[0]} is newer than this gymtap's, which is {FORMAT_VERSION}",

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
+from gymtap.proxy.core.errors import CaptureError
 from gymtap.proxy.mitm.settings import MitmSettings
 from gymtap.proxy.store import Capture
 from gymtap.proxy.tap import GAPS_EXIT_CODE, Tap, TapSettings
@@ -75,7 +76,11 @@ async def _run(command: Sequence[str], variables: dict[str, str], tap: Tap, say:
 
 def conclude(tap: Tap, status: int, say: Say, *, nothing: str) -> int:
     """Sum up a capture that has ended, and settle the exit status; `nothing` says why there may be no exchange."""
-    info = Capture(tap.capture).info()
+    try:
+        info = Capture(tap.capture).info()
+    except CaptureError as error:
+        say(f"gymtap: {error}")
+        return status or error.exit_code
     for line in _summary(info, nothing):
         say(line)
     return status or (GAPS_EXIT_CODE if info.gaps else 0)
@@ -83,7 +88,7 @@ def conclude(tap: Tap, status: int, say: Say, *, nothing: str) -> int:
 
 def _summary(info: CaptureInfo, nothing: str) -> list[str]:
     """What was captured, in one line, what was not, in another, and how to see it."""
-    rows = f"{_count(info.rows, 'row')}, {info.failed_rows} failed"
+    rows = _count(info.rows, "row") + (f" ({info.failed_rows:,} failed)" if info.rows else "")
     lines = [f"gymtap: {_count(info.exchanges, 'exchange')}, {rows}, {_count(len(info.gaps), 'gap')} in {info.path}"]
     if info.gaps:
         kinds = ", ".join(sorted({gap.kind for gap in info.gaps}))

@@ -377,6 +377,15 @@ def test_a_newer_format_is_refused(scribe: Scribe) -> None:
     assert refused.value.hint == "read it with a newer gymtap"
 
 
+def test_a_format_that_is_no_number_is_damage(scribe: Scribe) -> None:
+    scribe.writer.close()
+    with closing(sqlite3.connect(scribe.writer.file)) as connection:
+        connection.execute("UPDATE meta SET value = 'abc' WHERE key = 'format'")
+        connection.commit()
+    with pytest.raises(CaptureError, match="damaged: its format is 'abc'"):
+        Capture(scribe.writer.file.parent)
+
+
 def test_damage_is_one_clear_line(scribe: Scribe) -> None:
     for _ in range(50):
         scribe.end(scribe.open())

@@ -19,6 +19,14 @@ def test_the_root_is_what_the_environment_says() -> None:
     assert captures_root({}).parts[-4:] == (".local", "share", "gymtap", "captures")
 
 
+def test_no_home_directory_is_one_clear_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("HOME", raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 2**31 - 7)  # a user whom the system does not know
+    with pytest.raises(CaptureError, match="no home directory") as refused:
+        captures_root({})
+    assert "GYMTAP_HOME" in refused.value.hint
+
+
 def test_captures_are_listed_newest_first(tmp_path: Path) -> None:
     make(tmp_path, "older", 1_000)
     make(tmp_path, "newer", 2_000)

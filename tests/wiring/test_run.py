@@ -67,7 +67,7 @@ async def test_the_run_is_as_it_would_have_been(spawn, miniature, provider, tmp_
     (capture,) = (tmp_path / "captures").iterdir()
     told = [line for line in tapped.err.splitlines() if line.startswith("gymtap:")]
     assert told[0] == f"gymtap: recording to {capture}"
-    assert told[1].endswith(f" exchanges, 1 row, 0 failed, 0 gaps in {capture}")
+    assert told[1].endswith(f" exchanges, 1 row (0 failed), 0 gaps in {capture}")
     assert told[2] == f"gymtap: see it with: gymtap rows {capture}"
 
 

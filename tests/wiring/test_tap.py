@@ -1,6 +1,7 @@
 """The tap as a whole: what it does when recording fails, and whose addons it takes."""
 
 import asyncio
+import shutil
 import sys
 from pathlib import Path
 
@@ -10,6 +11,7 @@ import pytest
 from gymtap.proxy.core.errors import CaptureError
 from gymtap.proxy.store import Capture
 from gymtap.proxy.tap import GAPS_EXIT_CODE, Tap, TapSettings
+from gymtap.proxy.wiring.wrap import Wrapping, wrap
 from gymtap.schemas import GapKind, Server
 
 _NO_ROOM = 0
@@ -81,6 +83,33 @@ async def test_a_capture_is_not_mixed_with_other_files(tmp_path) -> None:
     with pytest.raises(CaptureError):
         async with Tap(TapSettings(capture=tmp_path)):
             raise AssertionError("entered")
+
+
+async def test_a_capture_that_cannot_be_read_is_not_joined(tmp_path) -> None:
+    """It is refused before anything passes, and nothing is added to it."""
+    (tmp_path / "a.sqlite").write_bytes(b"no database")
+    with pytest.raises(CaptureError, match="not a capture, or damaged"):
+        async with Tap(TapSettings(capture=tmp_path)):
+            raise AssertionError("entered")
+    assert [file.name for file in tmp_path.iterdir()] == ["a.sqlite"]
+
+
+async def test_a_capture_that_another_tap_begins_just_now_is_joined(tmp_path) -> None:
+    """Its file is there and still empty."""
+    (tmp_path / "a.sqlite").touch()
+    async with Tap(TapSettings(capture=tmp_path)):
+        assert (tmp_path / "b.sqlite").exists()
+
+
+async def test_a_run_keeps_its_status_when_its_capture_cannot_be_read(tmp_path) -> None:
+    """One line says so, and the status is the command's own where that is not 0."""
+    code = f"import pathlib, sys; pathlib.Path({str(tmp_path / 'c' / 'z.sqlite')!r}).write_text('no database')"
+    for own, status in ((0, 3), (9, 9)):
+        said: list[str] = []
+        command = [sys.executable, "-c", f"{code}; sys.exit({own})"]
+        shutil.rmtree(tmp_path / "c", ignore_errors=True)
+        assert await wrap(Wrapping(command, TapSettings(capture=tmp_path / "c")), said.append) == status
+        assert "z.sqlite: not a capture, or damaged" in said[-1]
 
 
 def _install(directory: Path, target: str) -> None:
