@@ -119,6 +119,7 @@ _VERSION = re.compile(
 _PACKAGES = re.compile(rb'File "(/[^"\n]{1,300}/site-packages)/nemo_gym/')
 _FACTS: tuple[tuple[bytes, str, re.Pattern[bytes]], ...] = (
     (b"servers ready", "servers_ready", re.compile(rb"(\d+) / (\d+) servers ready")),
+    (b"servers to spin up", "servers_waiting", re.compile(rb"servers to spin up: \[([^\]\n]{0,300})")),
     (b"Collecting rollouts", "progress", re.compile(rb"Collecting rollouts:.*?\| (\d+)/(\d+) \[")),
     (b"Repeating rows", "repeats", re.compile(rb"Repeating rows (\d+) times")),
     (b"startup complete", "started", re.compile(rb"Application startup complete")),

@@ -19,6 +19,8 @@ from gymtap.schemas import CaptureInfo, ServerContract
 EVERY_ROW = 2_000
 """In a capture with no more rows than this, rows that ended well are looked into as well."""
 
+_FRESH_NS = 120 * 10**9
+
 
 @dataclass(frozen=True)
 class Given:
@@ -47,9 +49,10 @@ class Captured:
 
 @dataclass(frozen=True)
 class Looked:
-    """Everything that was found; None where it was not given or is not there."""
+    """Everything that was found at `now_ns` (UTC); None where it was not given or is not there."""
 
     given: Given
+    now_ns: int
     logs: Logs
     captured: Captured | None = None
     files: RunFiles | None = None
@@ -68,6 +71,11 @@ class Looked:
         results = [row for rows in (self.failures, self.rollouts) if rows for _, row in rows.kept]
         exchanges = self.captured.exchanges if self.captured else ()
         return Material(exchanges=exchanges, log=self.logs.lines, results=tuple(results))
+
+    def fresh(self, *paths: Path | None) -> bool:
+        """Whether one of the files was written within the last two minutes, so that whoever writes it may go on."""
+        ages = [self.now_ns - path.stat().st_mtime_ns for path in paths if path is not None]
+        return any(0 <= age_ns < _FRESH_NS for age_ns in ages)
 
     def place(self, where: str) -> str:
         """A place of `material` (`log:17`, `result 3`) as the file and line that a person can open."""
@@ -91,6 +99,7 @@ def gather(given: Given, *, now_ns: int) -> Looked:
     config, configs, flaws = read_configs(given.configs)
     return Looked(
         given=given,
+        now_ns=now_ns,
         logs=logs,
         captured=_captured(given.capture, now_ns) if given.capture is not None else None,
         files=files,

@@ -110,6 +110,26 @@ OWN: tuple[Rule, ...] = (
         severity=Severity.WARNING,
     ),
     Rule(
+        id="doctor.under_way",
+        layer=Layer.NONE,
+        needs="Rows without a result, and files that were written within the last two minutes",
+        sees=_nothing,
+        cause="The run is under way: {what}.",
+        next_action="Look again when it has ended; `gymtap inflight` shows what is open in one that is captured.",
+        source="the files' times",
+        severity=Severity.NOTE,
+    ),
+    Rule(
+        id="doctor.unresolved",
+        layer=Layer.CONFIG,
+        needs="A key or value of a configuration that no given file defines",
+        sees=_nothing,
+        cause="A key may be missing, unless the command line gives it: {what}.",
+        next_action="Give it in env.yaml, in a configuration, or on the command line (++key=value).",
+        source="OmegaConf interpolation",
+        severity=Severity.NOTE,
+    ),
+    Rule(
         id="doctor.contract",
         layer=Layer.DATA_SCHEMA,
         needs="A row that the resources server's request model refuses",
@@ -156,7 +176,7 @@ _STEP_OF_RULE = {
     **dict.fromkeys(
         (
             *("data.no_generation", "data.no_usage", "throughput.cut_result", "model.said_nothing", "model.recovered"),
-            *("doctor.no_result", "doctor.strangers"),
+            *("doctor.no_result", "doctor.strangers", "doctor.under_way"),
         ),
         6,
     ),
@@ -172,7 +192,13 @@ _STEP_OF_FAMILY = {
     "config": 3,
     "infra": 3,
 }
-_STEP_OF_OWN = {"doctor.provider_down": 2, "doctor.server_down": 3, "doctor.versions": 3, "doctor.contract": 8}
+_STEP_OF_OWN = {
+    "doctor.provider_down": 2,
+    "doctor.server_down": 3,
+    "doctor.versions": 3,
+    "doctor.unresolved": 3,
+    "doctor.contract": 8,
+}
 _OF_THE_ENGINE = re.compile(r"cuda|gpu|hip out|vram|kv cache", re.IGNORECASE)
 
 

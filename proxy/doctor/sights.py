@@ -3,6 +3,7 @@
 Nothing here decides. Each function looks at one thing, and says nothing about what was not given.
 """
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,6 +20,7 @@ from gymtap.proxy.doctor.run_files import lines_of
 from gymtap.schemas import Severity
 
 _LOOKED_INTO = 400
+_TAKEN = re.compile(r"(?:address|port)[^\n]{0,60}?[\s:(,](\d{2,5})\b[^\n]{0,40}(?:already )?in use", re.IGNORECASE)
 _MOST = 5
 _RULE_OF_FLAW = {
     "line": "data.line",
@@ -41,7 +43,8 @@ type Found = tuple[str, Sight]
 def own_sights(looked: Looked) -> dict[str, list[Sight]]:
     """Everything that the doctor sees by itself, by rule."""
     found: dict[str, list[Sight]] = {}
-    for look in (_staleness, _inputs, _outputs, _counts, _source, _configs, _ports, _live, _versions, _contracts):
+    looks = (_staleness, _inputs, _outputs, _counts, _source, _configs, _ports, _servers, _live, _versions, _contracts)
+    for look in looks:
         for rule, sight in look(looked):
             found.setdefault(rule, []).append(sight)
     return found
@@ -104,7 +107,11 @@ def _counts(looked: Looked) -> Iterator[Found]:
         return
     results = looked.rollouts.count if looked.rollouts else 0
     failed = looked.failures.count if looked.failures else 0
-    if inputs.missing and (results or failed):
+    files = looked.files
+    if inputs.missing and files is not None and looked.fresh(files.output, files.failures, files.inputs):
+        text = f"{inputs.count - inputs.missing} of {inputs.count} dispatched rows have ended so far"
+        yield "doctor.under_way", _sight(inputs.path.name, text)
+    elif inputs.missing and (results or failed):
         task, rollout = inputs.first_missing or ("?", "?")
         text = f"{inputs.missing} of {inputs.count} dispatched rows have neither a result nor a failure"
         yield "cache.counts", _sight(inputs.path.name, text, what=f"{text}, the first is task {task} rollout {rollout}")
@@ -150,12 +157,18 @@ def _configs(looked: Looked) -> Iterator[Found]:
         *agents_without_servers(looked.config),
     ]
     for flaw in flaws:
-        if flaw.certain:
-            yield flaw.rule, _sight(flaw.where, flaw.text)
+        yield flaw.rule if flaw.certain else "doctor.unresolved", _sight(flaw.where, flaw.text)
 
 
 def _ports(looked: Looked) -> Iterator[Found]:
-    """Ports that the configuration fixes and somebody listens on, unless it is the run that was given."""
+    """Ports that the logs say are taken, with who has them now; and ports that the configuration fixes and are taken.
+
+    The latter not where the run that was given is up: then it has them itself.
+    """
+    for port in dict.fromkeys(port for line in looked.logs.lines for port in _TAKEN.findall(line)):
+        holder = holder_of(int(port))
+        if holder is not None:
+            yield "infra.port_in_use", _sight(f"port {port}", f"port {port} is taken now by {holder}", "live")
     if looked.live is not None and looked.live.servers:
         return
     for port, name in fixed_ports(looked.config).items():
@@ -163,6 +176,16 @@ def _ports(looked: Looked) -> Iterator[Found]:
         if holder is not None:
             text = f"port {port} of {name} is taken by {holder}"
             yield "infra.port_in_use", _sight(f"port {port}", text)
+
+
+def _servers(looked: Looked) -> Iterator[Found]:
+    """Servers that were still waited for when the log ended."""
+    ready, waited = looked.logs.numbers("servers_ready"), looked.logs.facts.get("servers_waiting")
+    if ready is None or ready[0] >= ready[1] or looked.fresh(*(file.path for file in looked.logs.files)):
+        return
+    names = f", waiting for {waited[0]}" if waited else ""
+    text = f"{ready[0]} of {ready[1]} servers ready{names} is the last that the log says"
+    yield "infra.never_up", _sight("logs", text, "log")
 
 
 def _versions(looked: Looked) -> Iterator[Found]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from gymtap.proxy.diagnose import diagnose
 from gymtap.proxy.diagnose.rule import Rule, Sight, Strength
+from gymtap.proxy.doctor.config_files import unresolved
 from gymtap.proxy.doctor.logs import LogKind
 from gymtap.proxy.doctor.looked import Given, Looked, gather
 from gymtap.proxy.doctor.report import Note, Outcome, Report, Step
@@ -169,7 +170,9 @@ def _servers(looked: Looked) -> Told:
     if looked.rollouts is not None and looked.rollouts.count:
         return True, f"{looked.rollouts.count} rows have a result, so the servers that they need were up"
     if looked.configs:
-        return True, "the configurations need nothing that is missing; whether servers are up was not looked at (--gym)"
+        told = list(unresolved(looked.configs, looked.config, looked.given.environment))
+        keys = f", but {len(told)} keys that the command line has to give" if told else ""
+        return True, f"the configurations lack nothing{keys}; whether servers are up was not looked at (--gym)"
     if ready is not None:
         return False, f"the last that the log says is {ready[0]} of {ready[1]} servers ready"
     return False, "nothing tells whether all servers were up (--gym, or the log of `gym env start`)"

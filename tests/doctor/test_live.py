@@ -172,6 +172,15 @@ def test_a_variable_that_is_not_set(tmp_path: Path, doctor: Doctor) -> None:
     assert doctor(configs=(path,), environment={"MY_KEY": "x"}).problems == []
 
 
+def test_a_key_that_no_file_defines_may_come_from_the_command_line(tmp_path: Path, doctor: Doctor) -> None:
+    """So it is told, and is no problem."""
+    looked = doctor(configs=(configured(tmp_path, "base_url: ${policy_base_url}\nmodel: ???\n"),))
+    assert looked.report.exit_code == 0
+    assert "but 2 keys that the command line has to give" in looked.step(3).why
+    both = (tmp_path / "config.yaml", configured(tmp_path, "policy_base_url: http://h/v1\nmodel: m\n", "env.yaml"))
+    assert "the configurations lack nothing;" in doctor(configs=both).step(3).why
+
+
 def test_a_configuration_that_is_no_yaml(tmp_path: Path, doctor: Doctor) -> None:
     looked = doctor(configs=(configured(tmp_path, "a: [1\nb: 2\n"),))
     assert looked.verdict == ("config", "config.yaml")

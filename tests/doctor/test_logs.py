@@ -1,5 +1,7 @@
 """Logs: what is kept of them, whose they are, and what the doctor makes of their markers."""
 
+import os
+import socket
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,8 +14,11 @@ from hypothesis import strategies as st
 
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.doctor.logs import MAX_LINE_BYTES, LogKind, read_logs
+from gymtap.proxy.doctor.ports import listeners
 
 type Doctor = Callable[..., Any]
+NOW_S = 1_806_000_000
+"""As the fixture has it."""
 
 TRACEBACK = """Traceback (most recent call last):
   File "/srv/venv/lib/python3.13/site-packages/nemo_gym/server_utils.py", line 7, in verify
@@ -117,8 +122,27 @@ def test_the_first_exception_is_the_cause_and_not_the_noise_of_the_end(run: Any,
 def test_servers_that_were_ready_are_told_by_the_log(run: Any, doctor: Doctor) -> None:
     waiting = "2 / 4 servers ready. Waiting for servers to spin up: ['mcqa', 'policy_model']\n"
     assert "all 4 servers were ready" in doctor(logs=(run.log(waiting + SERVERS_UP),)).step(3).why
-    looked = doctor(logs=(run.log(waiting),))
-    assert "2 of 4 servers ready" in looked.step(3).why
+
+
+def test_servers_that_never_came_up_are_named(run: Any, doctor: Doctor) -> None:
+    """The log ended while they were waited for. While it is still written, they may come."""
+    log = run.log("2 / 4 servers ready. Waiting for servers to spin up: ['mcqa', 'policy_model']\n")
+    looked = doctor(logs=(log,))
+    assert (looked.verdict, looked.problems) == (("infra", "infra.never_up"), [3])
+    assert "2 of 4 servers ready, waiting for 'mcqa', 'policy_model'" in looked.step(3).why
+    os.utime(log, (NOW_S - 5, NOW_S - 5))
+    assert doctor(logs=(log,)).problems == []
+
+
+def test_who_has_the_port_that_a_log_says_is_taken(run: Any, doctor: Doctor) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        if port not in listeners():
+            pytest.skip("this system does not tell who listens")
+        error = f"[Errno 98] error while attempting to bind on address ('127.0.0.1', {port}): address already in use"
+        looked = doctor(logs=(run.log(f"ERROR:    {error}\n"),))
+    assert looked.verdict == ("infra", "infra.port_in_use")
+    assert f"port {port} is taken now by pid {os.getpid()}" in str(looked.step(3).notes)
 
 
 def test_two_releases_of_nemo_gym_in_one_run(run: Any, doctor: Doctor, tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from gymtap.proxy.doctor.report import Outcome
 from gymtap.proxy.doctor.run_files import beside, read_rows
 
 type Doctor = Callable[..., Any]
+NOW_S = 1_806_000_000
+"""As the fixture has it."""
 
 
 def test_a_healthy_run_is_healthy(run: Any, doctor: Doctor) -> None:
@@ -125,6 +127,14 @@ def test_each_thing_that_can_be_wrong_is_named(
     assert 6 in looked.problems
     assert looked.verdict[1] == rule
     assert said in looked.step(6).why
+
+
+def test_a_run_that_is_under_way_is_not_partial(run: Any, doctor: Doctor) -> None:
+    """Its output was written five seconds ago."""
+    run.write("rollouts.jsonl", run.read()[:2], NOW_S - 5)
+    looked = doctor(output=run.output)
+    assert (looked.problems, looked.report.exit_code) == ([], 0)
+    assert [note.text for note in looked.step(6).notes] == ["2 of 6 dispatched rows have ended so far"]
 
 
 def test_no_result_and_no_reason_is_an_honest_unknown(run: Any, doctor: Doctor) -> None:
