@@ -94,6 +94,16 @@ def _at(merged: Mapping[str, Any], dotted: str) -> Any:
     return node
 
 
+def resolved(value: Any, config: Mapping[str, Any], depth: int = 8) -> Any:
+    """A value with its whole-key interpolation (`${policy_base_url}`) looked up; as it is where that leads nowhere.
+
+    A head's configuration carries them unresolved (Gym 0.7.0).
+    """
+    match = _KEY.fullmatch(value) if isinstance(value, str) else None
+    found = _at(config, match[1]) if match is not None else None
+    return value if found is None or depth == 0 else resolved(found, config, depth - 1)
+
+
 def entries(config: Mapping[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
     """(name, type, entry) of every server instance, `{name: {type: {implementation: entry}}}` (Gym 0.5 to 0.7)."""
     for name, instance in config.items():

@@ -13,7 +13,7 @@ import aiohttp
 import orjson
 
 from gymtap.proxy.core.errors import GymtapError, UsageError
-from gymtap.proxy.doctor.config_files import entries
+from gymtap.proxy.doctor.config_files import entries, resolved
 from gymtap.proxy.wiring.head import GymServer, fetch_config, gym_servers
 from gymtap.proxy.wiring.origin import Origin
 from gymtap.schemas import ServerKind
@@ -120,14 +120,20 @@ async def _providers(
 ) -> list[ProviderSeen]:
     wanted: dict[str, tuple[str | None, str, str]] = {}
     for name, _, entry in entries(config):
-        urls = entry.get("base_url") or entry.get("openai_base_url") or ()
-        for url in [urls] if isinstance(urls, str) else urls if isinstance(urls, list) else ():
-            model = entry.get("model") or entry.get("openai_model")
-            key = entry.get("api_key") or entry.get("openai_api_key") or ""
-            wanted.setdefault(str(url).rstrip("/"), (str(model) if model else None, name, str(key)))
+        model, key = (_setting(entry, config, field) for field in ("model", "api_key"))
+        urls = _setting(entry, config, "base_url")
+        for url in (resolved(one, config) for one in (urls if isinstance(urls, list) else [urls])):
+            if isinstance(url, str) and url.startswith(("http://", "https://")):
+                wanted.setdefault(url.rstrip("/"), (model and str(model), name, str(key or "")))
     if provider:
         wanted.setdefault(provider.rstrip("/"), (None, "", ""))
     return await asyncio.gather(*(_provider(session, url, *about) for url, about in wanted.items()))
+
+
+def _setting(entry: Mapping[str, Any], config: Mapping[str, Any], name: str) -> Any:
+    """A model server's setting, under vllm_model's name for it or openai_model's; None where it is not known."""
+    value = resolved(entry.get(name) or entry.get(f"openai_{name}"), config)
+    return None if isinstance(value, str) and "${" in value else value
 
 
 async def _provider(

@@ -85,12 +85,19 @@ async def up() -> AsyncIterator[Up]:
     provider = await started({"/v1/models": models})
     url = f"http://127.0.0.1:{provider.port}/v1"
     config: dict[str, Any] = {
+        "policy_base_url": url,
+        "policy_api_key": "sk-of-the-config",
+        "policy_model_name": "small-model",
         "math": entry("resources_servers", resources),
         "math_agent": entry(
             "responses_api_agents", agent, resources_server={"type": "resources_servers", "name": "math"}
         ),
         "policy_model": entry(
-            "responses_api_models", model, base_url=url, api_key="sk-of-the-config", model="small-model"
+            "responses_api_models",
+            model,
+            base_url="${policy_base_url}",
+            api_key="${policy_api_key}",
+            model="${policy_model_name}",
         ),
     }
     head = await started(
@@ -126,7 +133,7 @@ async def test_a_server_that_does_not_answer(up: Up, doctor: Doctor) -> None:
 
 
 async def test_a_model_name_that_the_provider_does_not_serve(up: Up, doctor: Doctor) -> None:
-    up.config["policy_model"]["responses_api_models"]["impl"]["model"] = "big-model"
+    up.config["policy_model_name"] = "big-model"
     looked = await looked_at(doctor, gym=up.head)
     assert looked.verdict == ("config", "config.model_name")
     assert "policy_model asks for big-model" in str(looked.step(2).notes)
