@@ -1,7 +1,7 @@
 """Opens the terminal UI on a large capture and says how long it takes from a key to the paint that it causes.
 
-`.venv/bin/python benchmarks/tui.py [EXCHANGES] [CAPTURE]`: makes the capture where it is not there (1,000,000 exchanges
-take 1.4 GB and a minute), then runs `gymtap tui` on a terminal of its own (a pty of 200 by 50), as a person would. A key
+`.venv/bin/python benchmarks/tui.py [EXCHANGES] [CAPTURE]`: makes the capture where it is not there (1,000,000
+exchanges take 1.4 GB), then runs `gymtap tui` on a terminal of its own (a pty of 200 by 50), as a person would. A key
 is painted when the UI has written to the terminal and then written nothing for a moment; that moment is not counted.
 """
 
@@ -81,6 +81,11 @@ class Terminal:
         """The most memory that the process has had."""
         status = Path(f"/proc/{self.process.pid}/status").read_text()
         return int(re.findall(r"VmHWM:\s+(\d+)", status)[0]) / 1024
+
+    def cpu_s(self) -> float:
+        """The processor time that the process has taken."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def _report(name: str, taken_ms: list[float]) -> None:

@@ -131,7 +131,7 @@ class GymtapTui(App[None]):
         now = (self.rows.version, feed.pulse, feed.undiagnosed, feed.pulse.live and int(time.monotonic()))
         if now != self._beaten and isinstance(self.screen, Page):
             self._beaten = now
-            self.screen.changed()
+            self.screen.beat()
         if feed.problem and feed.problem != self._told:
             self._told = feed.problem
             self._tell_problem(feed.problem)

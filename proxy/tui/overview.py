@@ -100,7 +100,7 @@ class Overview(Page):
 
     def on_resize(self) -> None:
         """The strip is as wide as the screen."""
-        self.changed()
+        self.beat()
 
     @work(thread=True, exclusive=True, exit_on_error=False, group="sum")
     def _sum_up(self, width: int) -> None:

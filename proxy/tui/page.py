@@ -48,7 +48,12 @@ class Page(Screen[None]):
 
     def on_screen_resume(self) -> None:
         """Something may have happened meanwhile."""
-        self.changed()
+        self.beat()
+
+    def beat(self) -> None:
+        """Something changed; a view that is still being made finds that out by itself."""
+        if self.is_mounted:
+            self.changed()
 
     def changed(self) -> None:
         """Rows, causes or the run's state are others: called at most ten times a second."""

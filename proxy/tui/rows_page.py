@@ -89,7 +89,8 @@ class RowsPage(Page):
 
     def on_resize(self) -> None:
         """The columns are as wide as the screen."""
-        self._tell()
+        if self.is_mounted:
+            self._tell()
 
     @property
     def shown_filter(self) -> Filter:

@@ -15,6 +15,7 @@ from textual.widgets import Input
 
 from gymtap.proxy.store import CaptureWriter
 from gymtap.proxy.tui.app import GymtapTui
+from gymtap.proxy.tui.choice import Choice
 from gymtap.proxy.tui.prompt import Prompt
 from gymtap.schemas import Call, Gap, GapKind
 
@@ -45,6 +46,11 @@ class Desk:
         await self.until(lambda: isinstance(self.app.screen, Prompt) and self.app.screen.query("#text"))
         self.app.screen.query_one("#text", Input).value = text
         await self.press("enter")
+
+    async def choose(self, key: str) -> None:
+        """Choose one of a few things, where that is asked for."""
+        await self.until(lambda: isinstance(self.app.screen, Choice) and self.app.screen.is_mounted)
+        await self.press(key)
 
     async def until(self, happened: Callable[[], object]) -> None:
         """Wait for something that a thread or a worker brings; fails with the screen where it never comes."""

@@ -68,7 +68,8 @@ async def test_the_next_failing_row_is_one_key_away_in_both_directions(opened: O
 async def test_rows_are_sorted_and_turned_round(opened: Open, demo_capture: Path) -> None:
     async with opened(demo_capture) as desk:
         await _rows(desk)
-        await desk.press("s", "m")
+        await desk.press("s")
+        await desk.choose("m")
         await desk.shows("by time")
         lines, positions = desk.app.rows.lines, desk.app.rows.view.positions
         times = [lines[at].duration_ms for at in positions]
@@ -134,7 +135,8 @@ async def test_an_exchange_is_copied_in_several_forms(opened: Open, demo_capture
         await _rows(desk)
         await desk.press("n", "R")
         await desk.until(lambda: isinstance(desk.app.screen, ExchangePage))
-        await desk.press("y", key)
+        await desk.press("y")
+        await desk.choose(key)
         await desk.until(lambda: text in (desk.app.clipboard or ""))
 
 
@@ -185,7 +187,8 @@ async def test_an_exchange_is_replayed_and_judged_beside_the_original(
         await desk.press("n", "R")
         await desk.until(lambda: isinstance(desk.app.screen, ExchangePage))
         await desk.shows("400 Bad Request")
-        await desk.press("r", "t")
+        await desk.press("r")
+        await desk.choose("t")
         await desk.enter(str(server.make_url("/v1")))
         await desk.until(lambda: isinstance(desk.app.screen, ReplayPage))
         await desk.until(lambda: "FIXED 1/1" in desk.text or "send it" in desk.text)
@@ -203,7 +206,8 @@ async def test_a_replay_that_cannot_be_says_why_inside(
         await desk.press("n", "enter")
         await desk.until(lambda: isinstance(desk.app.screen, RowPage))
         await desk.shows("provider ◀ root")
-        await desk.press("g", "r", "a")
+        await desk.press("g", "r")
+        await desk.choose("a")
         await desk.until(lambda: isinstance(desk.app.screen, ReplayPage))
         await desk.shows("✗ ")
 

@@ -1,0 +1,94 @@
+"""The path of someone who sees the UI for the first time, on servers that still run."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gymtap.proxy.demo.dataset import rows
+from gymtap.proxy.demo.miniature import KINDS, miniature
+from gymtap.proxy.engine import CAUSALITY_HEADER, Causality
+from gymtap.proxy.tap import Tap, TapSettings
+from gymtap.proxy.tui.choice import Choice
+from gymtap.proxy.tui.exchange_page import ExchangePage
+from gymtap.proxy.tui.replay_page import ReplayPage
+from gymtap.proxy.tui.rows_page import RowsPage
+from gymtap.schemas import Server, ServerKind
+
+type Open = Any
+"""See `opened` in conftest.py."""
+
+
+async def _front(tap: Tap, name: str, kind: ServerKind, upstream: str) -> str:
+    server = Server(name=name, kind=kind, listen="http://127.0.0.1:0", upstream=upstream)
+    causality = Causality.STRIP if kind is ServerKind.PROVIDER else Causality.INJECT
+    return (await tap.listen(server, causality=causality)).server.listen
+
+
+@asynccontextmanager
+async def _passage(url: str) -> AsyncIterator[str]:
+    """A way to a server that ends while the server goes on: how a provider goes away."""
+
+    async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+        writer.close()
+
+    async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
+        await asyncio.gather(pipe(reader, inner_writer), pipe(inner_reader, writer))
+
+    server = await asyncio.start_server(connected, "127.0.0.1", 0)
+    try:
+        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    finally:
+        server.close()
+
+
+@pytest.fixture
+async def recorded(tmp_path: Path) -> AsyncIterator[Path]:
+    """A capture whose servers still run, but for the provider: where Gym calls it nobody is."""
+    async with miniature(CAUSALITY_HEADER) as gym:
+        provider = next(name for name, kind in KINDS.items() if kind is ServerKind.PROVIDER)
+        async with _passage(gym.private[provider]) as way, Tap(TapSettings(capture=tmp_path / "run")) as tap:
+            upstreams = {**gym.private, provider: way}
+            fronts = {name: await _front(tap, name, kind, upstreams[name]) for name, kind in KINDS.items()}
+            gym.stand_behind(fronts)
+            await gym.collect(rows()[:6], 2)
+            path = tap.capture
+        gym.stand_behind({**gym.private, provider: fronts[provider]})
+        yield path
+
+
+async def test_from_opening_to_a_verdict_in_under_ten_keys(
+    opened: Open, recorded: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """See the top cause, its rows, the provider's body; send the row again without a provider; see the verdict."""
+    monkeypatch.setenv("GYMTAP_HOME", str(tmp_path / "home"))
+    keys = 0
+
+    async def press(key: str) -> None:
+        nonlocal keys
+        keys += 1
+        await desk.press(key)
+
+    async with opened(recorded) as desk:
+        await desk.shows("The provider cannot turn a tool's schema into a grammar")
+        await press("enter")
+        await desk.until(lambda: isinstance(desk.app.screen, RowsPage))
+        await desk.shows("1 of 6 rows")
+        await press("R")
+        await desk.until(lambda: isinstance(desk.app.screen, ExchangePage))
+        await desk.shows("400 Bad Request", "Invalid JSON schema for tool 'get_weather'")
+        await press("r")
+        await desk.until(lambda: isinstance(desk.app.screen, Choice) and desk.app.screen.is_mounted)
+        await press("p")
+        await desk.until(lambda: isinstance(desk.app.screen, ReplayPage | Choice))
+        await desk.shows("it may change something")
+        await press("s")
+        await desk.shows("REPRODUCED 1/1", "kept in")
+    assert keys < 10
