@@ -61,12 +61,17 @@ class MitmEngine:
         if self._failure is not None:
             raise self._failure
         if not self._started.is_set():
+            await self.close()
             raise GymtapError(
                 "mitmproxy did not start", "its local and wireguard modes may wait for the system's consent"
             )
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def close(self) -> None:
+        """Listen no more, and end what is open, as `tap_stopped`. Twice is harmless."""
         if self._loop is not None and self._master is not None and self._thread.is_alive():
             self._master.shutdown()  # type: ignore[no-untyped-call]  # mitmproxy is annotated in parts
         await asyncio.to_thread(self._thread.join, _STOP_S)
@@ -92,6 +97,11 @@ class MitmEngine:
             self._failure = UsageError(f"mitmproxy cannot start: {' '.join(str(error).split())}", "check --mode")
         except GymtapError as error:
             self._failure = error
+        except Exception as error:  # noqa: BLE001 - nobody awaits a thread: what ended it must be said here
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            self._failure = GymtapError(f"mitmproxy ended: {reason}", "nothing passes through it any more")
+            if self._started.is_set():
+                self._said(str(self._failure))
         finally:
             self._started.set()
 

@@ -3,6 +3,7 @@
 It is loaded only where it is asked for: mitmproxy takes a second to load.
 """
 
+import asyncio
 import os
 import tempfile
 from collections.abc import AsyncIterator, Callable, Mapping
@@ -21,11 +22,20 @@ type Say = Callable[[str], None]
 
 @asynccontextmanager
 async def second_engine(tap: Tap, settings: MitmSettings, say: Say) -> "AsyncIterator[MitmEngine]":
-    """Mitmproxy in the tap, until the block ends. Raises as MitmEngine does."""
+    """Mitmproxy in the tap, until the block ends, or a strict tap lets nothing pass. Raises as MitmEngine does."""
     from gymtap.proxy.mitm.engine import MitmEngine  # noqa: PLC0415 - slow to load
 
     async with MitmEngine(settings, tap.source(), lambda line: say(f"gymtap: {line}")) as engine:
-        yield engine
+        closing = asyncio.create_task(_close_when_broken(tap, engine))
+        try:
+            yield engine
+        finally:
+            closing.cancel()
+
+
+async def _close_when_broken(tap: Tap, engine: "MitmEngine") -> None:
+    await tap.broken()
+    await engine.close()
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import ssl
+from pathlib import Path
 from typing import Any
 
 import aiohttp
@@ -10,9 +11,12 @@ import httpx
 import pytest
 
 from gymtap.proxy.core.errors import ListenError, UsageError
+from gymtap.proxy.core.events import Unparsed
 from gymtap.proxy.mitm.engine import parse_mode
 from gymtap.proxy.mitm.settings import MitmSettings
-from gymtap.schemas import Exchange, GapKind, ServerKind, State, TransportErrorKind
+from gymtap.proxy.tap import Tap, TapSettings
+from gymtap.proxy.wiring.proxied import second_engine
+from gymtap.schemas import Exchange, GapKind, Server, ServerKind, State, TransportErrorKind
 
 
 def client(standing: Any, **said: Any) -> httpx.AsyncClient:
@@ -218,3 +222,18 @@ def test_where_the_ca_is(tmp_path: Any) -> None:
     assert MitmSettings().ca.parts[-2:] == (".mitmproxy", "mitmproxy-ca-cert.pem")
     assert MitmSettings(confdir=tmp_path).ca.parent == tmp_path
     assert ssl.create_default_context() is not None
+
+
+async def test_a_strict_tap_closes_it(tmp_path: Path, confdir: Path) -> None:
+    """Once something could not be recorded, a strict tap lets nothing pass through the second engine either."""
+    async with Tap(TapSettings(capture=tmp_path / "capture", strict=True)) as tap:
+        settings = MitmSettings(confdir=confdir, modes=("regular@0",))
+        async with second_engine(tap, settings, lambda line: None) as engine:
+            host, port = engine.addresses[0]
+            tap.source().tape.put(Unparsed(Server(name="x", listen="", upstream=""), 1, "a protocol of its own"))
+            await tap.broken()
+            while engine._thread.is_alive():  # noqa: ASYNC110 - a thread has no event of this loop's
+                await asyncio.sleep(0)
+            with pytest.raises(httpx.ConnectError):
+                async with httpx.AsyncClient(proxy=f"http://{host}:{port}") as http:
+                    await http.get("http://127.0.0.1:1/")
