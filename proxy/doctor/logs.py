@@ -105,6 +105,13 @@ _WORTH = tuple(
         *("empty", "none of", "unknown", "resum", " 499", "interpolat", "version", "traceback"),
     )
 )
+_FOREMOST = (LogKind.SERVERS, LogKind.COLLECTOR)
+"""Gym's own: its servers' log has what it says of Ray, and `gym eval run` may write the servers' lines and its own."""
+_HARMLESS = re.compile(
+    rb"can cause [\w ]{0,40}errors? like|Set RAY_AUTH_MODE=|aiohttp connection pool capacity|"
+    rb"route_failures_to_sidecar is on|Deprecat\w*Warning|FutureWarning|UserWarning"
+)
+"""What healthy logs say (Gym 0.7.0, Ray 2.x, Python): warnings of what might be, in the words of what would be."""
 _UPSTREAM, _TRACEBACK = b"upstream_request_failed", b"Traceback (most recent call last)"
 _NEXT_SPEAKER = re.compile(
     rb"^\s*(?:\([\w. =:/-]{1,60}\)\s?)?(?:\xf0\x9f\x9a\xa8|\[|INFO|WARNING|ERROR|Traceback|\d{4}-\d\d)"
@@ -125,7 +132,7 @@ _FACTS: tuple[tuple[bytes, str, re.Pattern[bytes]], ...] = (
     (b"startup complete", "started", re.compile(rb"Application startup complete")),
     (b"model endpoints are", "endpoints", re.compile(rb"All model endpoints are answering")),
     (b"rollout collection!", "finished", re.compile(rb"Finished rollout collection!")),
-    (b"local Ray", "ray_started", re.compile(rb"Started a local Ray instance")),
+    (b"Ray", "ray_started", re.compile(rb"Started a local Ray instance|Started Ray cluster at")),
     (b"Skipping resume", "not_resumed", re.compile(rb"Skipping resume_from_cache[^\n]{0,200}")),
     (b"Resuming", "resumed", re.compile(rb"Resuming[^\n]{0,200}")),
     (b"Overriding responses", "overridden", re.compile(rb"Overriding responses_create_params fields")),
@@ -134,10 +141,11 @@ _FACTS: tuple[tuple[bytes, str, re.Pattern[bytes]], ...] = (
 
 @dataclass(frozen=True)
 class LogFile:
-    """One log that was read."""
+    """One log that was read: `kind` is whose it is foremost, `kinds` all whose words are in it."""
 
     path: Path
     kind: LogKind
+    kinds: frozenset[LogKind]
     lines: int
     size_bytes: int
 
@@ -161,8 +169,8 @@ class Logs:
     left_out: bool = False
 
     def has(self, kind: LogKind) -> bool:
-        """Whether one of the logs is of that kind."""
-        return any(file.kind is kind for file in self.files)
+        """Whether one of the logs has words of that kind."""
+        return any(kind in file.kinds for file in self.files)
 
     def place(self, where: str) -> str:
         """`log:17` of a diagnosis as the file and line that it stands for; anything else as it is."""
@@ -191,7 +199,7 @@ def read_logs(paths: Iterable[Path]) -> Logs:
     return Logs(
         lines=tuple(text for text, _ in told[:MAX_KEPT_LINES]),
         places=tuple(place for _, place in told[:MAX_KEPT_LINES]),
-        files=tuple(LogFile(one.path, one.kind, one.lines, one.size_bytes) for one in read),
+        files=tuple(LogFile(one.path, one.kind, frozenset(one.kinds), one.lines, one.size_bytes) for one in read),
         facts=facts,
         versions=versions,
         packages=frozenset(folder for one in read for folder in one.packages),
@@ -239,13 +247,8 @@ def _read(path: Path) -> _Read:
             continue
         _line(read, number, line)
         pending = next(lines, None)
-    read.kind = min(read.kinds, default=LogKind.OTHER) if LogKind.COLLECTOR not in read.kinds else _mixed(read.kinds)
+    read.kind = next((kind for kind in _FOREMOST if kind in read.kinds), min(read.kinds, default=LogKind.OTHER))
     return read
-
-
-def _mixed(kinds: set[LogKind]) -> LogKind:
-    """`gym eval run` in serve mode writes its servers' lines and its own into one log: that is the servers'."""
-    return LogKind.SERVERS if LogKind.SERVERS in kinds else LogKind.COLLECTOR
 
 
 def _pieces(path: Path, read: _Read) -> Iterator[tuple[int, bytes]]:
@@ -279,7 +282,7 @@ def _line(read: _Read, number: int, line: bytes) -> None:
         if known:
             return
     low = line.lower()
-    if any(word in low for word in _WORTH):
+    if any(word in low for word in _WORTH) and not _HARMLESS.search(line):
         _keep(read, [(number, line)])
     _learn(read, line)
 

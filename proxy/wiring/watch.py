@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from gymtap.proxy.core.errors import GymtapError
-from gymtap.proxy.core.in_flight import Alarm, alarms
+from gymtap.proxy.core.in_flight import Alarm, AlarmKind, alarms
 from gymtap.proxy.store import Capture
 
 EVERY_S = 5.0
@@ -21,14 +21,15 @@ LATEST = 2_000
 
 async def watch(capture: Path, say: Callable[[str], None], every_s: float = EVERY_S) -> None:
     """Say each alarm once, until cancelled; an alarm that has passed and comes again is said again."""
-    known: set[tuple[str, str]] = set()
+    known: set[tuple[AlarmKind, str]] = set()
     while True:
         await asyncio.sleep(every_s)
         found = await asyncio.get_running_loop().run_in_executor(None, alarms_of, capture)
-        for alarm in found:
-            if (alarm.kind, alarm.server) not in known:
+        first = {(alarm.kind, alarm.server): alarm for alarm in reversed(found)}  # of many rows' storms, one is said
+        for key, alarm in first.items():
+            if key not in known:
                 say(f"gymtap: {str(alarm.kind).replace('_', ' ')}: {alarm.message}; see `gymtap inflight {capture}`")
-        known = {(alarm.kind, alarm.server) for alarm in found}
+        known = set(first)
 
 
 async def stop_watching(watching: asyncio.Task[None], say: Callable[[str], None]) -> None:

@@ -193,3 +193,16 @@ def test_a_long_log_costs_no_memory(run: Any) -> None:
     )
     grown_kb = int(subprocess.run([sys.executable, "-c", code, str(log)], check=True, capture_output=True).stdout)
     assert grown_kb < 8_000
+
+
+def test_warnings_of_what_might_be_are_no_failure(run: Any, doctor: Doctor) -> None:
+    """Gym 0.7.0 warns at every start that too few descriptors would cause `OSError: [Errno 24]`."""
+    warning = "Found ulimit of 1024. This can cause fd limit errors like `OSError: [Errno 24] Too many open files`.\n"
+    looked = doctor(logs=(run.log(warning + SERVERS_UP),))
+    assert (looked.verdict[0], looked.problems) == ("none", [])
+
+
+def test_what_gym_says_of_ray_is_in_its_servers_log(run: Any, doctor: Doctor) -> None:
+    logs = read_logs([run.log("Started Ray cluster at 127.0.0.1:6379\n(raylet) spilled 1 MB\n" + SERVERS_UP)])
+    assert logs.files[0].kind is LogKind.SERVERS
+    assert logs.has(LogKind.RAY)
