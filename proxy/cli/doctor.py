@@ -95,6 +95,7 @@ def _draw_step(step: "Step") -> None:
         (f"{mark} {step.number} {step.name:<22}", style), f" {step.outcome:<12}", one_line(step.why)[:400]
     )
     screen.out().print(line, soft_wrap=True)
-    for note in [note for note in step.notes if note.severity != "note"][:_NOTES_SHOWN]:
+    shown = [note for note in step.notes if note.severity != "note" or note.rule.startswith("doctor.")]
+    for note in shown[:_NOTES_SHOWN]:
         text = f"      {note.severity} {note.rule}  {note.where}: {one_line(note.text)[:300]}"
         screen.out().print(Text(text, "dim"), soft_wrap=True)
