@@ -73,7 +73,6 @@ class _Entry(Fields):
     request: _Request
     response: _Response
     timings: _Timings | None = None
-    client: str | None = Field(default=None, alias="connection")
     ours: _Ours | None = Field(default=None, alias="_gymtap")
 
 

@@ -80,28 +80,11 @@ class Bridge:
 
     def requestheaders(self, flow: http.HTTPFlow) -> None:
         """A request's head arrived."""
-        request = flow.request
-        parent = request.headers.pop(CAUSALITY_HEADER, None)
-        live = self._live[flow.id] = _Live(self._next_number(), is_websocket(request))
-        peer = flow.client_conn.peername
-        self._tape.put(
-            Opened(
-                live.number,
-                self._server(flow),
-                time.time_ns(),
-                time.monotonic_ns(),
-                f"{peer[0]}:{peer[1]}" if peer else "",
-                request.method,
-                request.path,
-                http_version(request),
-                raw_fields(request.headers),
-                parent,
-            )
-        )
+        live = self._live[flow.id] = self._open(flow, flow.request.path)
         if self._heard is not None:
             self._heard(flow, live.number)
         if self.streams and _can_stream(flow):
-            request.stream = self._through(live, request=True)
+            flow.request.stream = self._through(live, request=True)
 
     def request(self, flow: http.HTTPFlow) -> None:
         """A request is whole; that of a WebSocket goes on with what its client sends."""
@@ -139,6 +122,13 @@ class Bridge:
         """Something broke it."""
         if flow.error is not None and flow.id in self._live:
             self._end(flow, transport_error(flow.error.msg, answered=flow.response is not None))
+
+    def http_connect_error(self, flow: http.HTTPFlow) -> None:
+        """A client asked for a server that could not be reached: there is no other exchange that would say so."""
+        live = self._live[flow.id] = self._open(flow, f"{flow.request.host}:{flow.request.port}")
+        self._tape.put(RequestDone(live.number, time.monotonic_ns()))
+        reason = flow.server_conn.error or (flow.response.text if flow.response else None) or "refused by the proxy"
+        self._end(flow, transport_error(reason, answered=False))
 
     def websocket_message(self, flow: http.HTTPFlow) -> None:
         """A message passed, either way."""
@@ -183,6 +173,26 @@ class Bridge:
         self._unparsed(flow, "UDP that is not HTTP")
 
     # Inside
+
+    def _open(self, flow: http.HTTPFlow, target: str) -> _Live:
+        request, peer = flow.request, flow.client_conn.peername
+        parent = request.headers.pop(CAUSALITY_HEADER, None)
+        live = _Live(self._next_number(), is_websocket(request))
+        self._tape.put(
+            Opened(
+                live.number,
+                self._server(flow),
+                time.time_ns(),
+                time.monotonic_ns(),
+                _address(peer) if peer else "",
+                request.method,
+                target,
+                http_version(request),
+                raw_fields(request.headers),
+                parent,
+            )
+        )
+        return live
 
     def _server(self, flow: http.HTTPFlow) -> Server:
         """Made once for each: the recorder knows it by being the same."""

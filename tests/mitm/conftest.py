@@ -78,7 +78,7 @@ class Standing:
 
     tap: Tap
     engine: MitmEngine
-    said: list[str]
+    said: list[str] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -100,6 +100,12 @@ class Standing:
                 if met(exchange):
                     return exchange
             await asyncio.sleep(0)
+
+
+@pytest.fixture
+def standing_of() -> type[Standing]:
+    """For a test that makes its own: `standing_of(tap, engine)`."""
+    return Standing
 
 
 type Stand = Callable[..., Awaitable[Standing]]
@@ -175,6 +181,7 @@ async def upstream(certificate: Certificate) -> AsyncIterator[Upstream]:
             web.get("/events", events),
             web.get("/ws", websocket),
             web.post("/v1/chat/completions", fail),
+            web.post("/ng-rollout/{rollout}/v1/chat/completions", fail),
             web.get("/abort", abort),
         ]
     )

@@ -54,8 +54,31 @@ def gone() -> None:
         pass
 
 
+def gym() -> None:
+    """A real Gym, which knows nothing of it, and a provider, both at ports that are redirected."""
+    examples = Path(__file__).parents[2] / "examples"
+    provider = subprocess.Popen([sys.executable, str(examples / "stub_provider.py"), "14119"], stdout=subprocess.PIPE)
+    child = redirected()
+    config = ("--config", str(examples / "gym_single_tool_call.yaml"), "--split", "validation")
+    model = ("--model", "stub-model", "--model-url", "http://127.0.0.1:14119/v1", "--model-api-key", "EMPTY")
+    size = ("--num-repeats", "2", "--concurrency", "10", "--output", str(FOLDER / "rollouts.jsonl"))
+    ports = ("++port_range_low=14100", "++port_range_high=14118")
+    environ = os.environ | {"GYMTAP_GYM_WORK": str(FOLDER), "HOME": os.environ["GYM_HOME"]}
+    command = [str(examples / "gym.sh"), "eval", "run", *config, *model, *size, *ports]
+    done = subprocess.run(command, env=environ, stdout=sys.stderr, check=False)
+    child.kill()
+    child.wait()
+    gone()
+    provider.kill()
+    assert done.returncode == 0
+
+
 def main() -> None:
     subprocess.run(["ip", "link", "set", "lo", "up"], check=True)
+    if SCENE == "gym":
+        gym()
+        sys.stdout.write("no rule\n")
+        return
     if SCENE == "refused":
         with_file = subprocess.run([*COMMAND, "--ports", "14100-14120", "--capture", __file__], check=False)
         assert with_file.returncode != 0

@@ -83,3 +83,4 @@ async def test_what_cannot_be_meant(options: list[str], says: str, tmp_path: Pat
     assert child.returncode == 2
     assert says in errors.decode()
     assert "Traceback" not in errors.decode()
+    assert not (tmp_path / "capture").exists()

@@ -12,11 +12,12 @@ import pytest
 
 from gymtap.proxy.core.errors import ListenError, UsageError
 from gymtap.proxy.core.events import Unparsed
-from gymtap.proxy.mitm.engine import parse_mode
+from gymtap.proxy.diagnose.capture import diagnose_row
+from gymtap.proxy.mitm.engine import MitmEngine, parse_mode
 from gymtap.proxy.mitm.settings import MitmSettings
 from gymtap.proxy.tap import Tap, TapSettings
 from gymtap.proxy.wiring.proxied import second_engine
-from gymtap.schemas import Exchange, GapKind, Server, ServerKind, State, TransportErrorKind
+from gymtap.schemas import Exchange, GapKind, Layer, Server, ServerKind, State, TransportErrorKind
 
 
 def client(standing: Any, **said: Any) -> httpx.AsyncClient:
@@ -135,6 +136,21 @@ async def test_a_providers_refusal_is_known_for_what_it_is(stand: Any, upstream:
     assert all(key.encode() not in file.read_bytes() for file in standing.tap.capture.iterdir())
 
 
+async def test_a_failed_call_is_attributed_and_diagnosed(stand: Any, upstream: Any) -> None:
+    """Over TLS as over plain HTTP: the row is found, and the provider's own words are the cause."""
+    standing = await stand()
+    run = {"_ng_task_index": 6, "_ng_rollout_index": 1, "agent_ref": {"name": "agent"}}
+    async with client(standing) as http:
+        await http.post(f"https://127.0.0.1:{upstream.port}/ng-rollout/6-1/v1/chat/completions", json=run)
+    found = await standing.until(lambda exchange: exchange.state is State.DONE)
+    assert found.attribution.row is not None
+    assert found.attribution.row.label == "6.1"
+    capture = standing.capture()
+    diagnosis = diagnose_row(capture, capture.row(found.attribution.row), now_ns=found.started_ns)
+    assert diagnosis.layer is Layer.CONFIG
+    assert "Incorrect API key" in diagnosis.evidence[0].text
+
+
 async def test_a_client_that_does_not_trust_the_ca(stand: Any, upstream: Any) -> None:
     """Its refusal is said once, in words, and is a gap."""
     standing = await stand()
@@ -171,6 +187,33 @@ async def test_an_upstream_that_is_not_there(stand: Any) -> None:
     found = await standing.until(lambda exchange: exchange.state is State.FAILED)
     assert found.error is not None
     assert (found.error.kind, found.response) == (TransportErrorKind.REFUSED, None)
+
+
+async def test_an_https_upstream_that_is_not_there(stand: Any) -> None:
+    """The tunnel that could not be made is an exchange of its own, and says why."""
+    standing = await stand()
+    async with client(standing) as http:
+        with pytest.raises(httpx.ProxyError):
+            await http.get("https://127.0.0.1:1/x")
+    found = await standing.until(lambda exchange: exchange.state is State.FAILED)
+    assert (found.request.method, found.request.target) == ("CONNECT", "127.0.0.1:1")
+    assert found.error is not None
+    assert found.error.kind is TransportErrorKind.REFUSED
+
+
+async def test_an_upstream_that_is_not_trusted(tmp_path: Path, confdir: Path, upstream: Any, standing_of: Any) -> None:
+    """Without `--upstream-ca` its certificate is refused; the client learns it, and the exchange says TLS."""
+    async with Tap(TapSettings(capture=tmp_path / "capture")) as tap:
+        settings = MitmSettings(confdir=confdir)
+        async with MitmEngine(settings, tap.source(), lambda line: None) as engine:
+            standing = standing_of(tap, engine)
+            async with client(standing) as http:
+                answer = await http.post(f"https://127.0.0.1:{upstream.port}/echo", content=b"secret")
+            assert answer.status_code == 502
+            found = await standing.until(lambda exchange: exchange.state is State.FAILED)
+    assert found.error is not None
+    assert found.error.kind is TransportErrorKind.TLS
+    assert "certificate" in found.error.message.lower()
 
 
 async def test_a_reverse_proxy(stand: Any, upstream: Any) -> None:

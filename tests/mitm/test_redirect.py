@@ -4,6 +4,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ import pytest
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.store import Capture
 from gymtap.proxy.wiring.redirect import parse_ports
+from gymtap.schemas import ROWLESS_CALLS, Call, RowState
 
 SCENE = Path(__file__).parent / "redirect_scene.py"
 
@@ -23,7 +25,7 @@ def inside(scene: str, folder: Path, home: Path) -> subprocess.CompletedProcess[
     if probe.returncode:
         pytest.skip("no network namespace, or no iptables in it, can be had here")
     command = ["unshare", "--net", sys.executable, str(SCENE), scene, str(folder)]
-    environ = os.environ | {"GYMTAP_HOME": str(folder), "HOME": str(home)}
+    environ = os.environ | {"GYMTAP_HOME": str(folder), "HOME": str(home), "GYM_HOME": str(Path.home())}
     return subprocess.run(command, capture_output=True, text=True, check=False, env=environ)
 
 
@@ -42,6 +44,30 @@ def test_no_rule_is_left(tmp_path: Path, confdir: Path, scene: str) -> None:
     assert (exchange.server, exchange.request.target) == ("127.0.0.1:14101", "/hello")
     assert exchange.response is not None
     assert exchange.response.status == 200
+
+
+@pytest.mark.gym
+@pytest.mark.timeout(400)
+def test_a_real_gym_is_captured_untouched(tmp_path: Path, confdir: Path) -> None:
+    """NeMo Gym itself, with nothing in its configuration or environment: every row, every call, and no rule left."""
+    given = os.environ.get("GYMTAP_GYM_VENV")
+    venv = Path(given) if given else Path.home() / ".cache" / "gymtap" / "gym" / "venv"
+    if not (venv / "bin" / "gym").exists():
+        pytest.skip(f"no NeMo Gym in {venv}: `make gym-env` installs it, GYMTAP_GYM_VENV points elsewhere")
+    done = inside("gym", tmp_path, confdir)
+    assert done.returncode == 0, done.stdout + done.stderr[-3000:]
+    capture = Capture(tmp_path / "capture")
+    assert [(row.state, row.reward) for row in capture.rows()] == [(RowState.DONE, 1.0)] * 10
+    exchanges = [exchange for exchange in capture.exchanges() if exchange.call not in ROWLESS_CALLS]
+    assert Counter(exchange.call for exchange in exchanges) == {
+        Call.RUN: 20,  # the environment server's, and the agent's
+        Call.SEED_SESSION: 10,
+        Call.RESPONSES: 10,
+        Call.MODEL: 20,
+        Call.PROVIDER: 20,
+        Call.TOOL: 10,
+        Call.VERIFY: 10,
+    }
 
 
 @pytest.mark.parametrize("text", ["", "x", "1-x", "9-1", "0", "70000", "-5"])
