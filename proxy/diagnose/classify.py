@@ -14,6 +14,7 @@ from gymtap.proxy.diagnose.evidence import Material, Seen
 from gymtap.proxy.diagnose.fingerprint import fingerprint
 from gymtap.proxy.diagnose.rule import Rule, Sight, Strength, View
 from gymtap.proxy.diagnose.rules import all_rules
+from gymtap.proxy.diagnose.wording import facts, filled
 from gymtap.schemas import (
     Call,
     Diagnosis,
@@ -85,17 +86,12 @@ def _finding(hit: _Hit) -> Finding:
     return Finding(
         rule=hit.rule.id,
         severity=hit.severity,
-        message=_filled(hit.rule.cause, hit.sight.what),
+        message=filled(hit.rule.cause, hit.sight),
         pointer=hit.sight.pointer,
         found=hit.sight.text[:300] or None,
-        fix=hit.rule.next_action,
+        fix=filled(hit.rule.next_action, hit.sight),
         exchange=hit.sight.exchange.id if hit.sight.exchange else None,
     )
-
-
-def _filled(sentence: str, what: str) -> str:
-    words = " ".join(what.split()).rstrip(".") or "see the evidence"
-    return sentence.replace("{what}", words)
 
 
 # --- the report ---------------------------------------------------------------------------------------------
@@ -107,8 +103,8 @@ def _with_cause(view: View, hits: list[_Hit], best: _Hit, found: tuple[Finding, 
     return Diagnosis(
         symptom=_symptom(view, best),
         layer=best.rule.layer,
-        cause=_filled(best.rule.cause, best.sight.what),
-        next_action=best.rule.next_action,
+        cause=filled(best.rule.cause, best.sight) + facts(view.tree, exchange, innermost),
+        next_action=filled(best.rule.next_action, best.sight),
         evidence=tuple(_evidence(view, hits, best)),
         runner_up=_runner_up(hits, best),
         rule=best.rule.id,
@@ -269,7 +265,7 @@ def _evidence(view: View, hits: list[_Hit], best: _Hit) -> Iterator[Evidence]:
         beside = hit.sight.where == best.sight.where and hit.rule.layer is not best.rule.layer
         if beside and hit.rule.strength >= Strength.STATUS and hit.rule.id not in seen:
             seen.add(hit.rule.id)
-            yield Evidence(source=hit.sight.source, where=hit.sight.where, text=_filled(hit.rule.cause, hit.sight.what))
+            yield Evidence(source=hit.sight.source, where=hit.sight.where, text=filled(hit.rule.cause, hit.sight))
     for exchange in view.exchange_failures:
         if exchange.swallowed and exchange.where not in seen and len(seen) < _MOST_EVIDENCE:
             seen.add(exchange.where)

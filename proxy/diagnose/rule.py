@@ -209,6 +209,10 @@ def _open[T](found: T | None, wanted: frozenset[T] | None, words: re.Pattern[str
 def _matched(match: re.Match[str] | None, failure: Failure) -> str:
     if match is None and failure.exchange is not None and failure.error is not None and failure.exchange.error_text:
         return failure.exchange.error_text[:200]
+    if match is None and not failure.said.strip() and failure.status is not None:
+        return f"{failure.status} with an empty body"
+    if match is None and failure.said.strip() == str(failure.status):
+        return f"{failure.status} with an empty message"
     if match is None:
         return failure.said.partition("\n")[0][:200]
     named = match.groupdict().get("what")

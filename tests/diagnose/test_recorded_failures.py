@@ -74,7 +74,8 @@ def check(folder: Path) -> None:
     told = diagnosis.evidence[0].text
     unquoted = json.loads(proven) if proven.startswith('"') else proven
     # a poisoned model server wraps the old body; an unusable 200 is evidence, and its caller's words are the leaf
-    assert shown in (proven, unquoted) or repr(shown.encode())[2:-1] in unquoted or proven[:150] in told
+    is_evidence = proven[:150] in told or (proven.startswith("{") and all(name in told for name in json.loads(proven)))
+    assert shown in (proven, unquoted) or repr(shown.encode())[2:-1] in unquoted or is_evidence
     assert diagnosis.next_action
 
 

@@ -102,9 +102,8 @@ def _duplicates(view: View) -> Iterator[Sight]:
         repeated = [key for key, count in keys.items() if count > 1]
         if repeated:
             task, rollout, *_ = repeated[0]
-            text = (
-                f"{file.name} holds task {task} rollout {rollout} {keys[repeated[0]]} times ({len(repeated)} such keys)"
-            )
+            times, count = keys[repeated[0]], len(repeated)
+            text = f"{file.name} holds (task {task}, rollout {rollout}) {times} times, {count} such keys"
             yield Sight("file", file.name, text, what=text)
 
 

@@ -214,9 +214,9 @@ RULES: tuple[Rule, ...] = (
             said(statuses=(401,), calls=GENERATION, sources=("exchange",)),
             said(_KEY_WORDS),
         ),
-        cause="The provider rejected the API key.",
-        next_action="Set the key this provider expects (policy_api_key, or the judge's), restart the model server, "
-        "which keeps answering with the old error, and run one row.",
+        cause="The provider rejected the {role}'s API key: {what}.",
+        next_action="Set {role}_api_key to a key that this provider knows, restart the model server, which keeps "
+        "answering with the old error, and run one row; agent and verifier are not at fault.",
         source="OpenAI, Azure, Anthropic and NIM error codes; Gym 0.7.0 stops retrying on 401",
     ),
     Rule(
@@ -238,9 +238,9 @@ RULES: tuple[Rule, ...] = (
         sees=both(
             said(_QUOTA, calls=GENERATION, statuses=(400, 402, 403, 429)), said(statuses=(402,), calls=GENERATION)
         ),
-        cause="The provider's quota or credit is used up, which no retry changes.",
-        next_action="Top up or change the key, then restart the model server: Gym's keeps answering with the old "
-        "error until then.",
+        cause="The {role} provider's quota or credit is used up, which no retry changes: {what}.",
+        next_action="Top up, or change {role}_api_key, then restart the model server: Gym's keeps answering with the "
+        "old error until then.",
         source="OpenAI insufficient_quota; Gym 0.7.0 [model_retry_stop]",
         strength=Strength.PROVEN,
         runner_up=Layer.THROUGHPUT_RESOURCES,
@@ -251,8 +251,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.CONFIG,
         needs="A provider's words that it does not serve the model asked for",
         sees=said(_MODEL_WORDS, calls=GENERATION, statuses=(400, 403, 404, 422, 429, 500, 503)),
-        cause="The model name in the configuration is not one that the provider serves.",
-        next_action="Compare policy_model_name (or the judge's) with the ids of GET /v1/models and set one of them.",
+        cause="The {role}'s model name in the configuration is not one that the provider serves: {what}.",
+        next_action="Set {role}_model_name to one of the ids that GET /v1/models lists; the request asked for {model}.",
         source="vLLM 0.32 NotFoundError, OpenAI model_not_found, Azure DeploymentNotFound, LiteLLM router",
     ),
     Rule(
@@ -269,7 +269,7 @@ RULES: tuple[Rule, ...] = (
             ),
         ),
         cause="The base URL does not lead to the provider's API: {what}.",
-        next_action="Set the base URL to the one under which GET <base_url>/models answers; most end in /v1.",
+        next_action="Set {role}_base_url to the one under which GET <base_url>/models answers; most end in /v1.",
         source="FastAPI and gateway routers; Gym appends /chat/completions or /responses to the base URL",
     ),
     Rule(

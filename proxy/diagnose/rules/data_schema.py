@@ -390,8 +390,8 @@ RULES: tuple[Rule, ...] = (
             judge=False,
             unless=r"user-specified max_model_len|throttl|rate.?limit|per (?:minute|day|second)|wait before",
         ),
-        cause="The prompt does not fit the model's context; Gym's vllm_model turns that 400 into an empty answer that "
-        "is scored.",
+        cause="The prompt does not fit the model's context: {what}. Gym's vllm_model turns such a 400 into an empty "
+        "answer, unless told otherwise, and that is scored.",
         next_action="Shorten the prompt, serve with a longer context, or set propagate_context_overflow_errors=true; "
         "do not count this row.",
         source="vLLM and OpenAI context errors; Gym 0.7.0 swallows any 400 with `context length` or `max_tokens`",
@@ -446,8 +446,9 @@ RULES: tuple[Rule, ...] = (
         needs="422 from verify or seed_session",
         sees=said(calls=RESOURCES - {Call.TOOL}, statuses=(422,), sources=("exchange", "log")),
         cause="The row does not fit the resources server's request model: {what}.",
-        next_action="Compare the row with that model (the detail names the fields), correct the data, and use a fresh "
-        "output path.",
+        next_action="Correct the fields that the detail names in the data (or where the row is made), and run only "
+        "this call again with the stored response: nothing has to be generated again. New runs need a fresh output "
+        "path.",
         source="FastAPI 422; Gym sends the whole row to verify",
         strength=Strength.PROVEN,
         runner_up=Layer.VERIFIER_RUNTIME,

@@ -56,7 +56,10 @@ def _gateway(view: View) -> Iterator[Sight]:
         )
         if said_by_gateway or failure.status != 503:
             yield exchange_sight(
-                view, exchange, f"{failure.status} {leaf.message}", f"{failure.status} {leaf.message}".strip()
+                view,
+                exchange,
+                f"{failure.status} {leaf.message}",
+                leaf.message if leaf.message.startswith(str(failure.status)) else f"{failure.status} {leaf.message}",
             )
 
 
@@ -115,7 +118,10 @@ def _stranger(view: View) -> Iterator[Sight]:
         before = known.setdefault(exchange.server, set())
         if names and before and not names & before and exchange.callee == "resources":
             yield exchange_sight(
-                view, exchange, f"sets {', '.join(sorted(names))}, not {', '.join(sorted(before))}", exchange.path
+                view,
+                exchange,
+                f"sets {', '.join(sorted(names))}, not {', '.join(sorted(before))}",
+                f"{exchange.path} sets the cookie of {', '.join(sorted(names))}, not of {', '.join(sorted(before))}",
             )
         before |= names
 
@@ -127,9 +133,8 @@ def _lone_404(view: View) -> Iterator[Sight]:
     for exchange in view.material.of(Call.TOOL):
         if exchange.status == 404:
             names = ", ".join(_SERVER_COOKIE.findall(exchange.response_headers.get("set-cookie", "")))
-            yield exchange_sight(
-                view, exchange, f"404 on {exchange.path}" + (f", answered by {names}" if names else ""), exchange.path
-            )
+            by = f", answered by {names}" if names else ""
+            yield exchange_sight(view, exchange, f"404 on {exchange.path}" + by, exchange.path + by)
 
 
 def _head_answers_strangely(view: View) -> Iterator[Sight]:
@@ -158,7 +163,10 @@ def _judge_down(view: View) -> Iterator[Sight]:
         refused = (failure.status or 0) >= 500 or failure.error is not None or empty
         if refused or (failure.soft and failure.status is None):
             yield exchange_sight(
-                view, exchange, f"{failure.status or failure.error} {failure.said[:200]}", str(failure.status or "")
+                view,
+                exchange,
+                f"{failure.status or failure.error} {failure.said[:200]}",
+                f"{failure.status or failure.error or ''} {failure.said[:120]}".strip(),
             )
 
 
@@ -205,7 +213,7 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="A session cookie of another server than the one that answered at this address before",
         sees=_stranger,
-        cause="Another Gym server answers at this address: {what} is served by a stranger.",
+        cause="Another Gym server answers at this address: {what}.",
         next_action="See who listens on the port (`ss -ltnp`), stop leftovers of earlier runs, and let Gym choose "
         "free ports.",
         source="Gym's session cookies are named <Class>___<config name>",

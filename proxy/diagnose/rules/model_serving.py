@@ -349,7 +349,7 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.MODEL_SERVING,
         needs="The serving engine's words that it died or is not running",
         sees=said(_ENGINE),
-        cause="The serving engine died or is not ready; its API process still answers.",
+        cause="The serving engine died or is not ready, while its API process still answers: {what}.",
         next_action="Read the engine's own log for its first error, restart it, and look at the first request that "
         "failed.",
         source="vLLM 0.32 EngineDeadError",
@@ -573,7 +573,9 @@ RULES: tuple[Rule, ...] = (
             ),
         ),
         cause="The model provider failed inside: {what}.",
-        next_action="Read the provider's own log around this request; send this one row again with request logging on.",
+        next_action="Read the provider's own log around this request, and send this one row again with request logging "
+        "on; where only some rows fail, look at what they ask for (logprobs: `Out of range float values`, "
+        "response_format, media).",
         source="HTTP 5xx",
         strength=Strength.STATUS,
         runner_up=Layer.INFRA,

@@ -180,9 +180,9 @@ RULES: tuple[Rule, ...] = (
             said(statuses=(429, 529), sources=("exchange", "log", "result")),
             said(_RATE, statuses=(400, 403, 413, 429, 500, 503, 529)),
         ),
-        cause="The provider limits the rate: more was asked of it than it takes.",
-        next_action="Lower num_samples_in_parallel (or the judge's concurrency), or raise the limit, and count the "
-        "rows that were lost to it.",
+        cause="The {role}'s provider limits the rate, and more was asked of it than it takes: {what}.",
+        next_action="Lower the {role}'s concurrency (num_samples_in_parallel bounds both), back off as Retry-After "
+        "says, or raise the limit or add replicas; count the rows that were lost to it.",
         source="HTTP 429, Anthropic 529; Gym 0.7.0 retries 3 times and ignores Retry-After",
         runner_up=Layer.MODEL_SERVING,
     ),
@@ -277,7 +277,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.THROUGHPUT_RESOURCES,
         needs="A judge call that a time limit ended",
         sees=said(timeout=True, judge=True, sources=("exchange",)),
-        cause="The judge needs longer than its time limit, so its rows are lost or scored 0, long answers first.",
+        cause="The judge needs longer than its time limit, so its rows are lost or scored 0, long and image-heavy ones "
+        "first: {what}.",
         next_action="Raise the judge's time limit or its capacity, then score the stored answers again.",
         source="Judge clients with a fixed time limit",
         strength=Strength.PROVEN,

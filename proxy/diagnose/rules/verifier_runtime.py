@@ -60,7 +60,8 @@ def _why_no_reward(exchange: Seen) -> str | None:
     if body.get("failure"):
         return None
     if "reward" not in body:
-        return "no reward"
+        near = next((name for name in body if re.search(r"reward|score|grade|point", name, re.IGNORECASE)), None)
+        return f"no `reward` (but `{near}`)" if near else "no `reward`"
     reward = body["reward"]
     if reward is None:
         return "a null reward"
@@ -155,7 +156,7 @@ def _judge_overflow(view: View) -> Iterator[Sight]:
             and failure.exchange
             and re.search(r"context length|max_tokens|context window|too long", failure.said, re.IGNORECASE)
         ):
-            yield exchange_sight(view, failure.exchange, failure.said[:300])
+            yield exchange_sight(view, failure.exchange, failure.said[:300], failure.said.partition("\n")[0][:160])
 
 
 def _judge_rejected(view: View) -> Iterator[Sight]:
@@ -471,7 +472,7 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.VERIFIER_RUNTIME,
         needs="A judge's words that its prompt does not fit",
         sees=_judge_overflow,
-        cause="What the verifier sent does not fit the judge's context, and the empty verdict was scored.",
+        cause="What the verifier sent does not fit the judge's context, and the empty verdict was scored: {what}.",
         next_action="Shorten the answer before judging, or serve the judge with a longer context; score these rows "
         "again.",
         source="Gym 0.7.0 vllm_model swallows context errors, the judge's too",
@@ -523,7 +524,8 @@ RULES: tuple[Rule, ...] = (
         needs="A call to resources without the session cookie that seed_session set",
         sees=_cookie_lost,
         cause="The session cookie was lost before {what}, so it worked on a fresh, empty session.",
-        next_action="Pass cookies=request.cookies on every call and take the ones that come back.",
+        next_action="Pass cookies=request.cookies on every call and take the ones that come back; see whether a proxy "
+        "or a newer Starlette drops Set-Cookie, and score these rows again.",
         source="Gym sessions are Starlette cookies, moved by hand",
         strength=Strength.NAMED,
         failure_kind="session_lost",
@@ -614,7 +616,8 @@ RULES: tuple[Rule, ...] = (
         needs="A Gym server's 500 with nothing failing below it",
         sees=both(_gym_raised, _raised_told, said(calls=_OWN, statuses=(500,), sources=("log",), judge=False)),
         cause="The Gym server raised: {what}.",
-        next_action="Read that server's traceback; run the row's call again against it alone.",
+        next_action="Read that server's traceback and run the row's call again against it alone; a field that is null "
+        "or missing in what it read is the usual reason (fill or drop it in the row, or use a Gym that takes it).",
         source="Gym 0.7.0 exception middleware answers 500 with repr(exception)",
         strength=Strength.STATUS,
         failure_kind="verifier_error",

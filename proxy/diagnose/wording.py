@@ -1,0 +1,95 @@
+"""Words for a diagnosis: fills a rule's sentences from what it saw, and adds the facts of the hop at fault.
+
+A rule's sentence says what kind of failure it is; which hop, status, model, code and row it was is the same for
+every rule, so it is told here, once, from the recorded exchange and not from text.
+"""
+
+from typing import Any
+
+from gymtap.proxy.diagnose.evidence import Seen
+from gymtap.proxy.diagnose.failures import CallTree
+from gymtap.proxy.diagnose.rule import Sight
+from gymtap.schemas import Call, LeafKind, Unwrapped
+
+_SLOW_MS = 10_000
+
+
+def filled(sentence: str, sight: Sight) -> str:
+    """A rule's sentence with `{what}` from the sight, `{role}` (policy or judge) and `{model}` (the one asked for)."""
+    words = " ".join(sight.what.split()).rstrip(".") or "see the evidence"
+    judge = sight.failure.judge if sight.failure else sight.exchange is not None and sight.exchange.judge
+    model = asked_model(sight.exchange) if sight.exchange else None
+    role = "judge" if judge else "policy"
+    return sentence.replace("{what}", words).replace("{role}", role).replace("{model}", model or "another one")
+
+
+def asked_model(exchange: Seen) -> str | None:
+    """The model that a request names; None where it names none."""
+    body = exchange.request_json
+    name = body.get("model") if isinstance(body, dict) else None
+    return name if isinstance(name, str) and name else None
+
+
+def facts(tree: CallTree, exchange: Seen | None, innermost: Unwrapped | None) -> str:
+    """What is known of the hop at fault, with a space before it; empty where no exchange is and nothing was cut."""
+    cut = (
+        " The copy at hand is cut; a recording of the call has all of it." if innermost and innermost.truncated else ""
+    )
+    if exchange is None:
+        return cut
+    server = exchange.server if exchange.call in {Call.PROVIDER, Call.JUDGE} and "." in exchange.server else ""
+    told = [f"{exchange.boundary} {server}{exchange.path} {_ended(exchange)}", *_details(tree, exchange, innermost)]
+    return f" ({', '.join(told)}){cut}"
+
+
+def _details(tree: CallTree, exchange: Seen, innermost: Unwrapped | None) -> list[str]:
+    model = asked_model(exchange) if exchange.call in {Call.PROVIDER, Call.MODEL, Call.JUDGE} else None
+    code = innermost.leaf.code if innermost and innermost.leaf.kind is not LeafKind.EXCEPTION else None
+    chain = tree.chain(exchange)
+    wrapped = max((_gym_wrappers(hop) for hop in chain), default=0)
+    tries = _tries(tree, exchange)
+    details = (
+        f"code {code}" if code and not code.isdigit() else "",
+        f"model {model}" if model else "",
+        f"{tries} tries alike" if tries > 1 else "",
+        f"after {(exchange.duration_ms or 0) / 1000:.0f} s" if (exchange.duration_ms or 0) >= _SLOW_MS else "",
+        f"wrapped {wrapped} times on its way to /run" if wrapped > 1 else "",
+        _row(chain),
+    )
+    return [detail for detail in details if detail]
+
+
+def _ended(exchange: Seen) -> str:
+    if exchange.status is not None:
+        return str(exchange.status)
+    if exchange.timeout:
+        return "was ended by a time limit"
+    return "has no answer" if exchange.is_open else f"ended in {exchange.error}"
+
+
+def _gym_wrappers(hop: Seen) -> int:
+    return sum(wrapper.kind == "gym" for wrapper in hop.unwrapped.wrappers) if hop.failed else 0
+
+
+def _tries(tree: CallTree, exchange: Seen) -> int:
+    parent = tree.parents.get(exchange.id)
+    siblings = tree.children[parent.id] if parent else [e for e in tree.exchanges if e.id not in tree.parents]
+    return sum(
+        other.call is exchange.call
+        and other.request == exchange.request
+        and (other.status, other.error, other.timeout) == (exchange.status, exchange.error, exchange.timeout)
+        for other in siblings
+        if other.failed
+    )
+
+
+def _row(chain: list[Seen]) -> str:
+    """`row 51.0 of my_agent`, from the body that the collector sent."""
+    for hop in chain:
+        body: Any = hop.request_json
+        if isinstance(body, dict) and isinstance(body.get("_ng_task_index"), int):
+            agent = body.get("agent_ref")
+            name = agent.get("name") if isinstance(agent, dict) else None
+            row = f"row {body['_ng_task_index']}.{body.get('_ng_rollout_index', 0)}"
+            return f"{row} of {name}" if isinstance(name, str) else row
+    return ""
