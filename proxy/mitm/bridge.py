@@ -69,12 +69,14 @@ class Bridge:
         self.streams = True
         self._live: dict[str, _Live] = {}
         self._refusals: set[str] = set()
+        self._closed = False
 
     def close(self) -> None:
         """End what is open; what comes later is not recorded."""
         for live in self._live.values():
-            self._tape.put(Ended(live.number, time.monotonic_ns(), _STOPPED))
+            self._put(Ended(live.number, time.monotonic_ns(), _STOPPED))
         self._live.clear()
+        self._closed = True
 
     # HTTP, in the order in which mitmproxy calls
 
@@ -92,9 +94,9 @@ class Bridge:
         if live is None:
             return
         if flow.request.raw_content and not live.request_seen:
-            self._tape.put(RequestData(live.number, flow.request.raw_content))
+            self._put(RequestData(live.number, flow.request.raw_content))
         if not live.websocket:
-            self._tape.put(RequestDone(live.number, time.monotonic_ns()))
+            self._put(RequestDone(live.number, time.monotonic_ns()))
 
     def responseheaders(self, flow: http.HTTPFlow) -> None:
         """A response's head arrived."""
@@ -103,8 +105,8 @@ class Bridge:
             return
         if live.websocket and answer.status_code != 101:
             live.websocket = False
-            self._tape.put(RequestDone(live.number, time.monotonic_ns()))
-        self._tape.put(self._answered(live, answer))
+            self._put(RequestDone(live.number, time.monotonic_ns()))
+        self._put(self._answered(live, answer))
         if self.streams and answer.status_code != 101:
             answer.stream = self._through(live, request=False)
 
@@ -114,7 +116,7 @@ class Bridge:
         if live is None or answer is None:
             return
         if answer.raw_content and not live.response_seen:
-            self._tape.put(ResponseData(live.number, answer.raw_content))
+            self._put(ResponseData(live.number, answer.raw_content))
         if not (live.websocket and answer.status_code == 101):
             self._end(flow)
 
@@ -126,7 +128,7 @@ class Bridge:
     def http_connect_error(self, flow: http.HTTPFlow) -> None:
         """A client asked for a server that could not be reached: there is no other exchange that would say so."""
         live = self._live[flow.id] = self._open(flow, f"{flow.request.host}:{flow.request.port}")
-        self._tape.put(RequestDone(live.number, time.monotonic_ns()))
+        self._put(RequestDone(live.number, time.monotonic_ns()))
         reason = flow.server_conn.error or (flow.response.text if flow.response else None) or "refused by the proxy"
         self._end(flow, transport_error(reason, answered=False))
 
@@ -137,7 +139,7 @@ class Bridge:
             return
         message = flow.websocket.messages[-1]
         kind = RequestData if message.from_client else ResponseData
-        self._tape.put(kind(live.number, message_line(message)))
+        self._put(kind(live.number, message_line(message)))
         if not self._keep_messages:
             flow.websocket.messages.clear()
 
@@ -146,7 +148,7 @@ class Bridge:
         live = self._live.get(flow.id)
         if live is None or flow.websocket is None:
             return
-        self._tape.put(RequestDone(live.number, time.monotonic_ns()))
+        self._put(RequestDone(live.number, time.monotonic_ns()))
         gone = flow.websocket.close_code == _ABNORMAL_CLOSURE
         by_client = TransportErrorKind.CLIENT_GONE if flow.websocket.closed_by_client else TransportErrorKind.CLOSED
         lost = TransportError(kind=by_client, message="the WebSocket ended without a close frame")
@@ -159,7 +161,7 @@ class Bridge:
         name = data.context.client.sni or _address(data.context.server.address)
         reason = " ".join((data.conn.error or "it broke off").split())
         server = Server(name=name, listen=_listen(data.context.client.sockname), upstream=f"https://{name}")
-        self._tape.put(Unparsed(server, time.time_ns(), f"a client refused the proxy's certificate: {reason}"))
+        self._put(Unparsed(server, time.time_ns(), f"a client refused the proxy's certificate: {reason}"))
         if self._said is not None and name not in self._refusals:
             self._refusals.add(name)
             self._said(f"a client of {name} refused the certificate, so nothing of it is captured: {reason}")
@@ -174,11 +176,15 @@ class Bridge:
 
     # Inside
 
+    def _put(self, event: Event) -> None:
+        if not self._closed:
+            self._tape.put(event)
+
     def _open(self, flow: http.HTTPFlow, target: str) -> _Live:
         request, peer = flow.request, flow.client_conn.peername
         parent = request.headers.pop(CAUSALITY_HEADER, None)
         live = _Live(self._next_number(), is_websocket(request))
-        self._tape.put(
+        self._put(
             Opened(
                 live.number,
                 self._server(flow),
@@ -205,7 +211,7 @@ class Bridge:
         def piece(data: bytes) -> bytes:
             if data:
                 live.request_seen, live.response_seen = live.request_seen or request, live.response_seen or not request
-                self._tape.put(kind(live.number, data))
+                self._put(kind(live.number, data))
             return data
 
         return piece
@@ -215,12 +221,12 @@ class Bridge:
         return Answered(live.number, time.monotonic_ns(), answer.status_code, answer.reason or "", fields)
 
     def _end(self, flow: http.HTTPFlow, error: TransportError | None = None) -> None:
-        self._tape.put(Ended(self._live.pop(flow.id).number, time.monotonic_ns(), error))
+        self._put(Ended(self._live.pop(flow.id).number, time.monotonic_ns(), error))
 
     def _unparsed(self, flow: tcp.TCPFlow | udp.UDPFlow, what: str) -> None:
         name = _address(flow.server_conn.address)
         server = Server(name=name, listen=_listen(flow.client_conn.sockname), upstream="")
-        self._tape.put(Unparsed(server, time.time_ns(), what))
+        self._put(Unparsed(server, time.time_ns(), what))
 
 
 def _can_stream(flow: http.HTTPFlow) -> bool:

@@ -16,6 +16,7 @@ from mitmproxy import ctx, http
 from mitmproxy.addonmanager import Loader
 from mitmproxy.hooks import UpdateHook
 
+from gymtap.proxy.core.errors import CaptureError
 from gymtap.proxy.core.events import Tape
 from gymtap.proxy.core.redaction import Redactor
 from gymtap.proxy.mitm.bridge import Bridge
@@ -60,7 +61,12 @@ class Script:
         named = ctx.options.gymtap_capture
         self._path = Path(named) if named else fresh(captures_root(), time.time_ns())
         redactor = Redactor()
-        writer = CaptureWriter.create(self._path, command=("mitmproxy",), redactor=redactor)
+        try:
+            writer = CaptureWriter.create(self._path, command=("mitmproxy",), redactor=redactor)
+        except CaptureError as error:
+            _LOG.error("gymtap records nothing: %s; %s", error, error.hint)
+            self._bridge.close()
+            return
         self._prefix = writer.prefix
         self._recorder = Recorder(self._tape, writer, load_addons(writer, redactor))
         self._recorder.start()

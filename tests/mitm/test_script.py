@@ -19,6 +19,7 @@ from gymtap.proxy.diagnose.capture import diagnose_row
 from gymtap.proxy.store import Capture
 from gymtap.schemas import Call, Layer, RowState
 
+SCRIPT = Path(__file__).parents[2] / "proxy/mitm/script.py"
 RUN = {"_ng_task_index": 4, "_ng_rollout_index": 2, "agent_ref": {"name": "agent"}, "responses_create_params": {}}
 WITNESS = """
 import json
@@ -107,3 +108,22 @@ async def test_a_stock_mitmdump_says_row_layer_and_cause(tmp_path: Path, confdir
         assert f"{diagnosis.layer}: {diagnosis.cause}" in comment
         assert marked == ":red_circle:"
         assert "Incorrect API key" in body
+
+
+async def test_a_capture_that_cannot_be_kept(tmp_path: Path, confdir: Path) -> None:
+    """It is said in one line, and mitmproxy goes on without."""
+    (tmp_path / "file").write_text("")
+    command = [str(Path(sys.executable).with_name("mitmdump")), "--listen-host", "127.0.0.1", "--listen-port", "0"]
+    command += ["--set", f"confdir={confdir}", "--set", f"gymtap_capture={tmp_path / 'file'}", "-s", str(SCRIPT)]
+    dump = await asyncio.create_subprocess_exec(
+        *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=os.environ | {"PYTHONUNBUFFERED": "1"}
+    )
+    assert dump.stdout is not None
+    log = ""
+    while "gymtap records nothing" not in log:
+        line = await dump.stdout.readline()
+        assert line, log
+        log += line.decode()
+    dump.send_signal(signal.SIGINT)
+    rest, _ = await dump.communicate()
+    assert "Traceback" not in log + rest.decode()
