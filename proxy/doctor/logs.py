@@ -2,7 +2,8 @@
 
 A log repeats itself, so a line is looked at only when its shape is new: the line without digits and the letters of hex
 ids. A traceback, or an answer that Gym printed, is kept whole and once. Inner processes come before outer ones, since
-among equals the first to speak is the cause: the scheduler, the cluster, the model, Gym's servers, the collector.
+among equals the first to speak is the cause: the scheduler, the cluster, the model, Gym's servers, the collector. Once
+Gym stops its servers, what they say is noise, and only Gym's own traceback counts.
 """
 
 import re
@@ -117,15 +118,20 @@ _NEXT_SPEAKER = re.compile(
     rb"^\s*(?:\([\w. =:/-]{1,60}\)\s?)?(?:\xf0\x9f\x9a\xa8|\[|INFO|WARNING|ERROR|Traceback|\d{4}-\d\d)"
 )
 _SPEAKER = re.compile(rb"^\s*\([\w. =:/-]{1,60}\)\s?")
+_NAME = re.compile(rb"\([\w. =:/-]{1,60}\) ")
 _MARGIN = re.compile(rb"^\s*(?:\| ?|\+-[+\-\s\d]*)")
 _NO_RESULT = re.compile(r"None of the \d+ dispatched rollouts produced a result")
 _VERSION = re.compile(
     rb"\b(nemo[-_]gym|vllm|vLLM API server|ray)(?: version|==|[ -]v?|: ?v?)[ =]*v?(\d+\.\d+(?:\.\d+)?\w*)",
     re.IGNORECASE,
 )
+_ENDING, _STARTING = b"Sending interrupt signals to servers", b"server to spin up"
+_STOPPED = re.compile(rb"(?:KeyboardInterrupt|CancelledError|SystemExit|ConnectionResetError|ServerDisconnected\w*)\b")
 _PACKAGES = re.compile(rb'File "(/[^"\n]{1,300}/site-packages)/nemo_gym/')
 _FACTS: tuple[tuple[bytes, str, re.Pattern[bytes]], ...] = (
     (b"servers ready", "servers_ready", re.compile(rb"(\d+) / (\d+) servers ready")),
+    (_ENDING, "ending", re.compile(_ENDING)),
+    (_STARTING, "starting", re.compile(_STARTING)),
     (b"servers to spin up", "servers_waiting", re.compile(rb"servers to spin up: \[([^\]\n]{0,300})")),
     (b"Collecting rollouts", "progress", re.compile(rb"Collecting rollouts:.*?\| (\d+)/(\d+) \[")),
     (b"Repeating rows", "repeats", re.compile(rb"Repeating rows (\d+) times")),
@@ -233,6 +239,7 @@ class _Read:
     plain: set[int] = field(default_factory=set)
     blocks: set[int] = field(default_factory=set)
     in_block: bool = False
+    ending: bool = False
     kinds: set[LogKind] = field(default_factory=set)
 
 
@@ -281,8 +288,10 @@ def _line(read: _Read, number: int, line: bytes) -> None:
         read.plain.add(shape)
         if known:
             return
+    if _ENDING in line or _STARTING in line:
+        read.ending = _ENDING in line
     low = line.lower()
-    if any(word in low for word in _WORTH) and not _HARMLESS.search(line):
+    if not read.ending and any(word in low for word in _WORTH) and not _HARMLESS.search(line):
         _keep(read, [(number, line)])
     _learn(read, line)
 
@@ -326,10 +335,18 @@ def _block(read: _Read, lines: Iterator[tuple[int, bytes]], number: int, line: b
 
 def _traceback_is_over(block: list[tuple[int, bytes]], line: bytes) -> bool:
     """Whether the exception was named, and this line is no more of its message."""
+    if _speaker(block[0][1]) != _speaker(line):
+        return True
     told = [number for number, (_, text) in enumerate(block) if number and not _is_indented(text)]
     if not told or _is_indented(line):
         return False
     return len(block) - told[0] > _MESSAGE_LINES or _NEXT_SPEAKER.match(line) is not None
+
+
+def _speaker(line: bytes) -> bytes:
+    """The server's name that Gym puts before a line; empty where there is none."""
+    found = _NAME.match(line)
+    return found[0] if found else b""
 
 
 def _is_indented(line: bytes) -> bool:
@@ -344,12 +361,19 @@ def _answer_is_over(block: list[tuple[int, bytes]], line: bytes) -> bool:
 
 
 def _keep_once(read: _Read, block: list[tuple[int, bytes]]) -> None:
+    if read.ending and _is_of_the_end(block):
+        return
     text = b"\n".join(line for _, line in block)
     shape = hash((text[:_SHAPE_BYTES] + text[-2 * _SHAPE_BYTES :]).translate(None, _ID_BYTES))
     if shape not in read.blocks:
         read.blocks.add(shape)
         _learn(read, text)
         _keep(read, [*block, (block[-1][0], _CUT.encode())])
+
+
+def _is_of_the_end(block: list[tuple[int, bytes]]) -> bool:
+    """Whether it is noise of servers that are being stopped; Gym's own traceback, which is printed last, is none."""
+    return bool(_SPEAKER.match(block[0][1])) or any(_STOPPED.search(line) for _, line in block)
 
 
 def _keep(read: _Read, lines: list[tuple[int, bytes]]) -> None:

@@ -119,6 +119,22 @@ def test_the_first_exception_is_the_cause_and_not_the_noise_of_the_end(run: Any,
     assert "KeyError: 'tepid'" in looked.report.diagnosis.cause
 
 
+def test_what_servers_say_while_they_are_stopped_is_noise(run: Any, doctor: Doctor) -> None:
+    """Gym even announces what Ray will say then; its own reason for stopping is printed last."""
+    end = (
+        "Sending interrupt signals to servers...\n"
+        "(mcqa) Traceback (most recent call last):\n(mcqa)   File \"x.py\", line 1\n(mcqa) KeyError: 'late'\n"
+        "rpc_client.h:203: Failed to connect to GCS within 60 seconds. GCS may have been killed.\n"
+        "NeMo Gym finished!\n"
+    )
+    looked = doctor(logs=(run.log(SERVERS_UP + end),))
+    assert (looked.verdict[0], looked.problems) == ("none", [])
+    own = TRACEBACK.replace("KeyError: 'tepid'", "RuntimeError: Process `mcqa` finished unexpectedly!")
+    assert doctor(logs=(run.log(SERVERS_UP + end + own),)).verdict == ("infra", "infra.never_up")
+    again = "Waiting for head server to spin up\nOSError: [Errno 28] No space left on device\n"
+    assert doctor(logs=(run.log(SERVERS_UP + end + again),)).verdict == ("infra", "infra.disk")
+
+
 def test_servers_that_were_ready_are_told_by_the_log(run: Any, doctor: Doctor) -> None:
     waiting = "2 / 4 servers ready. Waiting for servers to spin up: ['mcqa', 'policy_model']\n"
     assert "all 4 servers were ready" in doctor(logs=(run.log(waiting + SERVERS_UP),)).step(3).why
