@@ -9,6 +9,7 @@ from gymtap.proxy.tui.json_tree import JsonTree
 from gymtap.proxy.tui.overview import Overview
 from gymtap.proxy.tui.row_page import RowPage
 from gymtap.proxy.tui.rows_page import RowsPage
+from gymtap.proxy.tui.text_page import TextPage
 
 type Open = Any
 """See `opened` in conftest.py."""
@@ -16,12 +17,12 @@ type Open = Any
 
 async def test_the_overview_says_why_rows_fail_without_a_key_pressed(opened: Open, demo_capture: Path) -> None:
     async with opened(demo_capture, (80, 24)) as desk:
-        await desk.shows("✗ 8 failed", "✓ 12 done", "top causes", "The provider rejected the API key.", "data_schema")
+        await desk.shows("✗ 8 failed", "✓ 12 done", "top causes", "The provider rejected the policy", "data_schema")
 
 
 async def test_enter_on_a_cause_shows_its_rows(opened: Open, demo_capture: Path) -> None:
     async with opened(demo_capture) as desk:
-        await desk.shows("The provider rejected the API key.")
+        await desk.shows("The provider rejected the policy")
         await desk.press("enter")
         await desk.until(lambda: isinstance(desk.app.screen, RowsPage))
         await desk.shows("filter cause:", "1 of 20 rows")
@@ -147,6 +148,17 @@ async def test_colours_are_never_all_there_is(
     async with opened(demo_capture) as desk:
         await desk.press("l")
         await desk.shows("✗ 2.0", "✓ 0.0", "data_schema")
+
+
+async def test_what_nobody_foresaw_is_told_inside_and_ends_nothing(opened: Open, demo_capture: Path) -> None:
+    async def broken() -> list[Any]:
+        raise RuntimeError("unforeseen")
+
+    async with opened(demo_capture) as desk:
+        desk.app.push_screen(TextPage("a view", broken))
+        await desk.shows("RuntimeError: unforeseen")
+        await desk.press("escape")
+        await desk.until(lambda: isinstance(desk.app.screen, Overview))
 
 
 @pytest.fixture
