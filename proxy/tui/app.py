@@ -15,11 +15,12 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
+import orjson
 from textual import events, work
 from textual.app import App, SuspendNotSupported, SystemCommand
 from textual.binding import ActiveBinding, Binding, BindingType
 from textual.screen import Screen
-from textual.worker import get_current_worker
+from textual.worker import Worker, WorkerState, get_current_worker
 
 from gymtap.proxy.core.errors import GymtapError
 from gymtap.proxy.store import Capture, RowLine
@@ -40,9 +41,7 @@ from gymtap.proxy.tui.reader import Reader
 from gymtap.proxy.tui.row_list import RowList, full_label
 from gymtap.proxy.tui.row_page import RowPage, read_diagnosis, read_row
 from gymtap.proxy.tui.rows_page import RowsPage
-from gymtap.proxy.tui.snippets import as_curl, as_json, as_python
 from gymtap.proxy.tui.text_page import TextPage
-from gymtap.proxy.views.answers import body_of
 from gymtap.proxy.views.words import counted
 from gymtap.schemas import Diagnosis, Exchange, RowKey
 
@@ -61,13 +60,15 @@ _WAYS = (
 
 
 def copied(capture: Capture, name: str, form: str) -> str:
-    """An exchange as curl (`c`), Python (`p`) or JSON. Raises CaptureError."""
-    exchange = capture.exchange(name)
-    request = body_of(capture, exchange.request.body) or b""
+    """An exchange as curl (`c`), Python (`p`), with OpenAI's SDK (`s`) or as JSON. Raises CaptureError, UsageError."""
+    from gymtap.proxy.export.lines import exchange_document  # noqa: PLC0415  # slow to load, and not needed to open
+    from gymtap.proxy.export.select import Chosen, Wanted  # noqa: PLC0415  # the same
+    from gymtap.proxy.export.snippet import curl, openai, python  # noqa: PLC0415  # the same
+
+    (kept,) = Chosen(capture, Wanted(ids=(name,)))
     if form == "o":
-        return as_json(exchange, request, body_of(capture, exchange.response.body) if exchange.response else None)
-    base = next((server.upstream for server in capture.servers() if server.name == exchange.server), "http://127.0.0.1")
-    return (as_curl if form == "c" else as_python)(exchange, base, request)
+        return orjson.dumps(exchange_document(kept), option=orjson.OPT_INDENT_2).decode()
+    return {"c": curl, "p": python, "s": openai}[form](kept)
 
 
 class GymtapTui(App[None]):
@@ -136,6 +137,12 @@ class GymtapTui(App[None]):
             self._told = feed.problem
             self._tell_problem(feed.problem)
 
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """What nobody foresaw is told, too, and ends nothing."""
+        if event.state is WorkerState.ERROR and event.worker.error is not None:
+            error = event.worker.error
+            self._tell_problem(" ".join(f"{type(error).__name__}: {error}".split()))
+
     def _tell_problem(self, text: str) -> None:
         self.notify(text, severity="error", timeout=10, markup=False)
 
@@ -189,7 +196,7 @@ class GymtapTui(App[None]):
         else:
             self.show_row(self.rows.lines[at], why=why)
 
-    @work(exclusive=True, group="root")
+    @work(exclusive=True, group="root", exit_on_error=False)
     async def show_root(self, line: RowLine) -> None:
         """To the exchange at fault in a row."""
         try:
@@ -213,10 +220,16 @@ class GymtapTui(App[None]):
         """What is open now."""
         self.push_screen(InFlight())
 
-    @work(exclusive=True, group="ask")
+    @work(exclusive=True, group="ask", exit_on_error=False)
     async def copy_exchange(self, name: str) -> None:
         """Ask in which form, and put it on the terminal's clipboard (OSC 52)."""
-        forms = [("c", "curl"), ("p", "Python"), ("o", "JSON, the whole exchange"), ("i", f"its id, {name}")]
+        forms = [
+            ("c", "curl"),
+            ("p", "Python"),
+            ("s", "Python with OpenAI's SDK"),
+            ("o", "JSON, the whole exchange"),
+            ("i", f"its id, {name}"),
+        ]
         form = await self.push_screen_wait(Choice(f"copy {name} as", forms))
         if form is None:
             return
@@ -228,7 +241,7 @@ class GymtapTui(App[None]):
         self.copy_to_clipboard(text)
         self.notify(f"copied {len(text):,} characters, as far as the terminal allows it", timeout=3, markup=False)
 
-    @work(exclusive=True, group="ask")
+    @work(exclusive=True, group="ask", exit_on_error=False)
     async def export_rows(self, positions: Sequence[int]) -> None:
         """Ask where to, and write the rows as JSON Lines."""
         label = f"write {counted(len(positions), 'row')} as JSON Lines to"
@@ -287,7 +300,7 @@ class GymtapTui(App[None]):
         path = self.feed.path
         self.push_screen(TextPage(f"what checks say of {name}", lambda: asyncio.to_thread(validation, path, name)))
 
-    @work(exclusive=True, group="ask")
+    @work(exclusive=True, group="ask", exit_on_error=False)
     async def replay(
         self, what: RowKey | str, start: str | None = None, *, edit: bool = False, answered_by: RowKey | None = None
     ) -> None:

@@ -94,7 +94,7 @@ class ExchangePage(Page):
             self._read_at = time.monotonic()
             self._read()
 
-    @work(exclusive=True, group="read")
+    @work(exclusive=True, group="read", exit_on_error=False)
     async def _read(self) -> None:
         try:
             loaded, found = await self.tui.reader.ask(read, self._exchange)
@@ -222,7 +222,7 @@ class ExchangePage(Page):
 
     # Searching
 
-    @work(exclusive=True, group="ask")
+    @work(exclusive=True, group="ask", exit_on_error=False)
     async def action_search(self) -> None:
         """Ask what to look for in what is shown."""
         text = await self.app.push_screen_wait(Prompt("search here for", self._search))

@@ -42,7 +42,7 @@ class ReplayPage(Page):
         self.query_one(TextLines).focus()
         self._begin()
 
-    @work(exclusive=True, group="begin")
+    @work(exclusive=True, group="begin", exit_on_error=False)
     async def _begin(self) -> None:
         try:
             order = await self.tui.reader.ask(replaying.order_of, self._asked)
@@ -73,7 +73,7 @@ class ReplayPage(Page):
         else:
             answer.set_result(True)
 
-    @work(exclusive=True, group="ask")
+    @work(exclusive=True, group="ask", exit_on_error=False)
     async def _ask(self, answer: "Future[bool]") -> None:
         try:
             choice = Choice("it may change something, see above", [("s", "send it"), ("d", "do not send it")])

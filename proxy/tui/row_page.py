@@ -108,7 +108,7 @@ class RowPage(Page):
             self._read_at = time.monotonic()
             self._read()
 
-    @work(exclusive=True, group="read")
+    @work(exclusive=True, group="read", exit_on_error=False)
     async def _read(self) -> None:
         reader = self.tui.reader
         try:

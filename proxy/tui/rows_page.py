@@ -141,7 +141,7 @@ class RowsPage(Page):
 
     # Choosing
 
-    @work(exclusive=True, group="ask")
+    @work(exclusive=True, group="ask", exit_on_error=False)
     async def action_filter(self) -> None:
         """Ask for another filter."""
         label = "filter: layer:model_serving status:5xx task:12 ~timeout boundary:verify dur>2s -is:done   (? explains)"
@@ -149,7 +149,7 @@ class RowsPage(Page):
         if text is not None:
             self.show_filter(parse(text))
 
-    @work(exclusive=True, group="ask")
+    @work(exclusive=True, group="ask", exit_on_error=False)
     async def action_sort(self) -> None:
         """Ask what to sort by."""
         key = await self.app.push_screen_wait(
@@ -224,7 +224,7 @@ class RowsPage(Page):
         if (row := self.current) is not None:
             self._note(row, row.note.model_copy(update={"marked": not row.marked}))
 
-    @work(exclusive=True, group="ask")
+    @work(exclusive=True, group="ask", exit_on_error=False)
     async def action_comment(self) -> None:
         """Ask for a comment on the row."""
         if (row := self.current) is not None:
@@ -242,7 +242,7 @@ class RowsPage(Page):
 
     # Searching
 
-    @work(exclusive=True, group="ask")
+    @work(exclusive=True, group="ask", exit_on_error=False)
     async def action_search(self) -> None:
         """Ask what to look for in the bodies of the rows that are shown."""
         text = await self.app.push_screen_wait(Prompt("search the bodies of these rows for", self._search))

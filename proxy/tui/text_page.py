@@ -41,7 +41,7 @@ class TextPage(Page):
         self.query_one(TextLines).focus()
         self._read()
 
-    @work(exclusive=True, group="read")
+    @work(exclusive=True, group="read", exit_on_error=False)
     async def _read(self) -> None:
         try:
             self.query_one(TextLines).put(await self._bring())

@@ -128,7 +128,13 @@ async def test_two_rows_are_compared(opened: Open, own_capture: Path) -> None:
 
 @pytest.mark.parametrize(
     ("key", "text"),
-    [("c", "curl -sS -X POST"), ("p", "import urllib.request"), ("o", '"call": "provider"'), ("i", "a")],
+    [
+        ("c", "curl --request POST"),
+        ("p", "import httpx"),
+        ("s", "chat.completions.create"),
+        ("o", '"call": "provider"'),
+        ("i", "a"),
+    ],
 )
 async def test_an_exchange_is_copied_in_several_forms(opened: Open, demo_capture: Path, key: str, text: str) -> None:
     async with opened(demo_capture) as desk:

@@ -1,13 +1,8 @@
 """The pieces that views are made of, each by itself."""
 
-import shlex
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-import orjson
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.text import Text
@@ -19,7 +14,6 @@ from gymtap.proxy.tui.content import IN_MEMORY_BYTES, NOT_JSON, content
 from gymtap.proxy.tui.json_tree import JsonTree, escaped
 from gymtap.proxy.tui.lines import Lines
 from gymtap.proxy.tui.search import row_hits
-from gymtap.proxy.tui.snippets import as_curl, as_json, as_python
 from gymtap.proxy.tui.strip import columns, drawn
 from gymtap.proxy.tui.waterfall import branch_line, branches, span
 from gymtap.proxy.views.call_tree import call_tree
@@ -102,32 +96,6 @@ def test_a_large_body_is_read_where_it_lies_and_searched_across_its_pieces(
     assert find_bytes(found.data, "NeedLe", 0, 1) == IN_MEMORY_BYTES + 5
     assert row_hits(capture, attributed().row, "needle") == ["a1"]
     assert row_hits(capture, attributed().row, "needles") == []
-
-
-@pytest.fixture
-def called(exchange: Any) -> Any:
-    return exchange(7, Call.PROVIDER, status=400)
-
-
-def test_a_curl_command_carries_the_request_whatever_is_in_it(called: Any) -> None:
-    body = b"""{"it": "isn't $HOME `simple`"}"""
-    words = shlex.split(as_curl(called, "http://127.0.0.1:9", body).replace("\\\n", " "))
-    assert words[:5] == ["curl", "-sS", "-X", "POST", "http://127.0.0.1:9/provider"]
-    assert words[words.index("-H") + 1] == "Content-Type: application/json"
-    assert words[-1].encode() == body
-    assert as_curl(called, "http://h", b"\xff\x00").endswith("--data-binary @body.bin")
-
-
-def test_a_python_script_runs_and_tells_what_failed(called: Any) -> None:
-    script = as_python(called, "http://127.0.0.1:9", b'{"a": 1}')
-    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, check=False, timeout=30)
-    assert b"refused" in ended.stderr
-
-
-def test_the_whole_exchange_is_one_document(called: Any) -> None:
-    document = orjson.loads(as_json(called, b'{"a": 1}', b"not json"))
-    assert (document["id"], document["request"]["content"]) == ("a7", {"a": 1})
-    assert document["response"]["content"] == "not json"
 
 
 def test_a_waterfall_has_every_call_at_any_width(exchange: Any) -> None:
