@@ -106,7 +106,7 @@ def _page(page: Page) -> str:
     for name, lines in logs:
         parts += [f"The log of the {name}:", _block("\n".join(lines))] if lines else []
     if not any(lines for _, lines in logs):
-        parts.append("Nothing: no line in any log while this happened.")
+        parts.append("Nothing: besides progress bars and access lines, no log has a line of that time.")
     parts.append("## What gymtap says")
     unasked = [line for _, found in page.logs for line in found if line.startswith(_OURS)]
     if unasked:

@@ -263,12 +263,13 @@ def _read(started: subprocess.Popen[str], log: Log) -> None:
 
 def until(what: str, holds: Callable[[], Any], limit_s: float, running: "Running") -> None:
     """Wait for it; ends the script when it does not come, or when `running` ends before."""
-    end = time.monotonic() + limit_s
+    begun = time.monotonic()
     while not holds():
-        if time.monotonic() > end or running.process.poll() is not None:
+        if time.monotonic() > begun + limit_s or running.process.poll() is not None:
             told = "\n".join(running.log.text().splitlines()[-12:])
             raise SystemExit(f"{told}\nlive_failures: {what}: it did not come to that")
         time.sleep(0.2)
+    print(f"{what}: after {time.monotonic() - begun:.0f} s", file=sys.stderr, flush=True)
 
 
 def free_port() -> int:
@@ -689,7 +690,8 @@ def main() -> int:
     pages = perform(run, pages=given.transcripts is not None)
     if given.transcripts:
         index = [(one.command, one.text) for one in run.said["index"]]
-        write_pages(given.transcripts, pages, index, {str(work): "~/lab", str(venv): "~/gym-venv"})
+        places = {str(work): "~/lab", str(work / "lab" / "work"): "~/gym", str(venv): "~/gym-venv"}
+        write_pages(given.transcripts, pages, index, places)
     for check in run.checks if given.json else ():
         print(json.dumps(check))
     bad = sum(not check["ok"] for check in run.checks)

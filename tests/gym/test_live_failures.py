@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -34,3 +35,16 @@ def test_every_failure_is_named_by_hop_body_field_and_cause(gym_python: Path, tm
     assert ended.returncode == 0, ended.stderr[-3000:]
     assert {check["case"] for check in checks} == CASES
     assert len(checks) >= 5 * len(CASES)
+
+
+def test_no_transcript_tells_on_which_machine_it_was_made() -> None:
+    """Paths, ports and the hour are replaced, in every page and in the index that lists it."""
+    pages = sorted((ROOT / "docs" / "transcripts").glob("*.md"))
+    index = (ROOT / "docs" / "transcripts" / "README.md").read_text()
+    assert len(pages) == len(CASES - {"poisoned", "all"}) + 1
+    for page in pages:
+        text = page.read_text()
+        assert not re.search(r"/(?:root|home|Users|tmp|work)/|sk-lab", text), page.name
+        assert not re.search(r"127\.0\.0\.1:(?!200\d\d\b)\d", text), page.name
+        assert set(re.findall(r"\b20\d\d-\d\d-\d\d\b", text)) <= {"2026-01-01"}, page.name
+        assert page.name == "README.md" or f"({page.name})" in index
