@@ -291,7 +291,9 @@ _EXCEPTION = re.compile(r"^\s*(?:[A-Za-z_]\w*\.)*[A-Z]\w*(?:Error|Exception|Exit
 _MARGIN = re.compile(r"^\s*(?:\| ?|\+-[+\-\s\d]*$)")
 _TRACEBACK = re.compile(r"(?:Exception Group )?Traceback \(most recent call last\):\s*$")
 _TRACEBACK_BLOCK_LINES = 400
-_COMPLETE = re.compile(r"100%\|.*\b(\d+)/\1\b|\bwrote \d+ rollouts?", re.IGNORECASE)
+_COMPLETE = re.compile(
+    r"(?:collect|rollout|eval|row|sample)[^|\n]{0,40}100%\|.*\b(\d+)/\1\b|\bwrote \d+ rollouts?", re.IGNORECASE
+)
 _PROGRESS = re.compile(r"\d%\|")
 _STOPPING = re.compile(r"\bshutting down\b|application shutdown", re.IGNORECASE)
 _CUT_OFF = re.compile(r"CancelledError|refused|disconnected|reset by peer|cannot connect|Connect call failed|closed")

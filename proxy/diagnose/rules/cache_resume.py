@@ -4,6 +4,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import PurePath
 from typing import Any
 
 from gymtap.proxy.diagnose.evidence import SeenFile, read_json
@@ -117,12 +118,15 @@ def _key(line: str) -> tuple[Any, ...] | None:
 
 
 def _foreign_rows(view: View) -> Iterator[Sight]:
-    """Results of (task, rollout) pairs that the materialized inputs beside them do not hold."""
-    kept = {key[:2] for file in _materialized(view) for key in map(_key, file.lines) if key is not None}
-    for file in _outputs(view) if kept else ():
-        foreign = [key for key in map(_key, file.lines) if key is not None and key[:2] not in kept]
+    """Results of (task, rollout) pairs that the materialized inputs of the same run do not hold."""
+    for file in _outputs(view):
+        inputs = [
+            kept for kept in _materialized(view) if kept.name.partition("_materialized")[0] == PurePath(file.name).stem
+        ]
+        kept = {key[:2] for each in inputs for key in map(_key, each.lines) if key is not None}
+        foreign = [key for key in map(_key, file.lines) if kept and key is not None and key[:2] not in kept]
         if foreign:
-            text = f"{file.name} holds task {foreign[0][0]} rollout {foreign[0][1]}, which no materialized row has"
+            text = f"{file.name} holds (task {foreign[0][0]}, rollout {foreign[0][1]}), which no materialized row has"
             yield Sight("file", file.name, text, what=f"{text} ({len(foreign)} such rows)")
 
 

@@ -42,6 +42,12 @@ _UNREACHED = (
 )
 
 
+_SANDBOX_GONE = (
+    r"(?:sandbox|container|browser|jupyter|kernel|pod\b|\bvm\b)[^\n]{0,60}(?:failed|error|not (?:ready|available|found|"
+    r"running)|unavailable|shut ?down|terminated|stopped|died|dead|crashed|disconnected|been closed|gone|no longer)"
+)
+
+
 def _gateway(view: View) -> Iterator[Sight]:
     """A gateway's status with a gateway's body: HTML, its own few words, or nothing."""
     for failure in view.exchange_failures:
@@ -314,13 +320,14 @@ RULES: tuple[Rule, ...] = (
         id="infra.sandbox",
         layer=Layer.INFRA,
         needs="Words that a sandbox, container or browser is gone, or was never there",
-        sees=said(
-            r"(?:sandbox|container|browser|jupyter|kernel|pod\b|\bvm\b)[^\n]{0,60}(?:failed|error|not (?:ready|"
-            r"available|"
-            r"found|running)|unavailable|shut ?down|terminated|stopped|died|dead|crashed|disconnected|been closed|"
-            r"gone|no longer)",
-            calls=RESOURCES | {Call.RUN, Call.RESPONSES, Call.OTHER, Call.AGENT_SESSION},
-            unless=ALLOTMENT,
+        sees=both(
+            said(
+                _SANDBOX_GONE,
+                calls=RESOURCES | {Call.RUN, Call.RESPONSES, Call.OTHER, Call.AGENT_SESSION},
+                sources=("exchange", "result", "row"),
+                unless=ALLOTMENT,
+            ),
+            said(rf"(?-i:\w(?:Error|Exception)\b|\bERROR\b)[^\n]*?{_SANDBOX_GONE}", sources=("log",), unless=ALLOTMENT),
         ),
         cause="What the environment runs things in was not there: {what}.",
         next_action="See in its provider's log why it ended (lifetime, eviction, crash), give it a lifetime beyond the "

@@ -138,12 +138,11 @@ _CALL_MARKUP = re.compile(
 
 
 def _call_left_in_text(view: View) -> Iterator[Sight]:
-    """A tool call that stands in the text as the model wrote it, although tools were offered: no parser took it out."""
+    """A call of an offered tool that stands in the text as the model wrote it: no parser took it out."""
     for exchange, answer in answers(view.material):
-        body = exchange.request_json
-        offered = isinstance(body, dict) and body.get("tools")
         marked = _CALL_MARKUP.search(answer.text)
-        if offered and marked and not answer.calls and not answer.cut:
+        called_one = marked and any(name in answer.text[marked.start() :] for name in offered_tools(view))
+        if marked and called_one and not answer.calls and not answer.cut:
             yield exchange_sight(view, exchange, answer.text[marked.start() :][:200], marked[0])
 
 
@@ -517,7 +516,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="model.call_in_text",
         layer=Layer.MODEL_SERVING,
-        needs="A tool call's markup in the text of an answer to a request with tools",
+        needs="A tool call's markup in the text of an answer, with the name of a tool that is offered",
         sees=_call_left_in_text,
         cause="The model called a tool, but the call was left in the text ({what}), so no tool ran.",
         next_action="Start the engine with the --tool-call-parser of this model (and --enable-auto-tool-choice); do "

@@ -79,16 +79,17 @@ def _number(reward: Any) -> float | None:
 
 
 def _reward_changed(view: View) -> Iterator[Sight]:
-    """A row whose /run tells another reward than its verify did."""
-    verified: dict[Any, float] = {}
+    """A row whose /run tells another reward than its one verify did."""
+    verified: dict[Any, list[float]] = {}
     for exchange in view.material.of(Call.VERIFY):
         reward, key = _rewarded(exchange)
         if key is not None and reward is not None:
-            verified[key] = reward
+            verified.setdefault(key, []).append(reward)
     for exchange in view.material.of(Call.RUN):
         reward, key = _rewarded(exchange)
-        if key in verified and reward is not None and not math.isclose(reward, verified[key]):
-            text = f"verify said {verified[key]:g}, {exchange.boundary} /run {reward:g}"
+        given = verified.get(key, [])
+        if len(given) == 1 and reward is not None and not math.isclose(reward, given[0]):
+            text = f"verify said {given[0]:g}, {exchange.boundary} /run {reward:g}"
             yield exchange_sight(view, exchange, text, text, "/reward")
             return
 
@@ -99,7 +100,11 @@ def _rewarded(exchange: Seen) -> tuple[float | None, Any]:
     if exchange.failed or not isinstance(asked, dict) or not isinstance(answer, dict):
         return None, None
     index = asked.get("_ng_task_index")
-    return _number(answer.get("reward")), None if index is None else (index, asked.get("_ng_rollout_index"))
+    return _number(answer.get("reward")), None if index is None else (
+        index,
+        asked.get("_ng_rollout_index"),
+        asked.get("_ng_attempt_index", 0),
+    )
 
 
 def _bad_reward_told(view: View) -> Iterator[Sight]:
