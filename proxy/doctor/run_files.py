@@ -6,11 +6,13 @@ files have names of their own in the same folder. A file may be larger than memo
 identity is held, as one integer.
 """
 
-import re
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+import orjson
 
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.diagnose.evidence import read_json
@@ -23,11 +25,8 @@ MAX_KEPT_BYTES = 64 * 2**20
 _NAMED = 5
 _INPUTS = "_materialized_inputs.jsonl"
 _METRICS = ("_aggregate_metrics.json", "_agent_metrics.json", "_reward_profiling.jsonl", "_repeat_level_metrics.json")
-_ODD = re.compile(
-    rb'"reward":\s*(?:null|NaN|"|-?Infinity)|"reason":\s*"(?:max_output_tokens|content_filter)"|"output":\s*\[\]|'
-    rb'\\"detail\\"|\\"error\\"|Error\(|"failure(?:_kind|_reason)?":\s*["{]|judge[^,]{0,40}(?:error|fail)|"usage":\s*null',
-    re.IGNORECASE,
-)
+_TOLD = ('"detail"', '"error"', "Error(", "Traceback", "Exception")
+"""What a tool's answer has in it when the tool failed."""
 
 type Key = tuple[int | str | None, int | str | None]
 """(task, rollout), as Gym's `_ng_task_index` and `_ng_rollout_index`."""
@@ -115,15 +114,15 @@ def read_rows(path: Path) -> Rows:
     odd, kept_bytes = 0, 0
     for number, line, ended in lines_of(path):
         rows.count += 1
-        row = read_json(line.decode("utf-8", "replace"))
+        row = parsed(line)
         if not isinstance(row, dict):
             _note_broken(rows, number, ended)
             continue
         _identify(rows, row, seen)
         _tally(rows, number, row)
-        looks_odd = odd < ODD_ROWS and _ODD.search(line) is not None
-        if (len(rows.kept) < FIRST_ROWS or looks_odd) and kept_bytes + len(line) <= MAX_KEPT_BYTES:
-            odd += looks_odd
+        is_odd = odd < ODD_ROWS and looks_odd(row)
+        if (len(rows.kept) < FIRST_ROWS or is_odd) and kept_bytes + len(line) <= MAX_KEPT_BYTES:
+            odd += is_odd
             kept_bytes += len(line)
             rows.kept.append((number, row))
     return rows
@@ -138,6 +137,35 @@ def lines_of(path: Path) -> Iterator[tuple[int, bytes, bool]]:
                     yield number, line, line.endswith(b"\n")
     except OSError as error:
         raise UsageError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def parsed(line: bytes) -> Any:
+    """A line as JSON, NaN and its kin included; None when it is none."""
+    try:
+        return orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return read_json(line.decode("utf-8", "replace"))
+
+
+def looks_odd(row: dict[str, Any]) -> bool:
+    """Whether a result is worth a closer look: no usable reward or answer, a failure that it tells, a tool's error."""
+    reward = row.get("reward")
+    if not isinstance(reward, int | float) or not math.isfinite(reward):
+        return True
+    if any(value and ("error" in name or "failure" in name) for name, value in row.items()):
+        return True
+    response = row.get("response")
+    if not isinstance(response, dict) or not response.get("usage") or response.get("incomplete_details"):
+        return True
+    output = response.get("output")
+    return not isinstance(output, list) or not output or any(map(_tells_of_an_error, output))
+
+
+def _tells_of_an_error(item: Any) -> bool:
+    if not isinstance(item, dict) or item.get("type") != "function_call_output":
+        return False
+    told = str(item.get("output"))
+    return any(word in told for word in _TOLD)
 
 
 def _note_broken(rows: Rows, number: int, ended: bool) -> None:
@@ -208,7 +236,7 @@ def read_inputs(path: Path, ended: set[int], results: set[int]) -> Inputs:
     kept_bytes = 0
     for number, line, whole in lines_of(path):
         found.count += 1
-        row = read_json(line.decode("utf-8", "replace"))
+        row = parsed(line)
         if not isinstance(row, dict):
             found.cut, found.broken = (
                 (number, found.broken) if not whole else (found.cut, [*found.broken, number][:_NAMED])

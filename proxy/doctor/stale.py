@@ -9,9 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from gymtap.proxy.diagnose.evidence import read_json
 from gymtap.proxy.diagnose.rules.cache_resume import differing_field
-from gymtap.proxy.doctor.run_files import lines_of
+from gymtap.proxy.doctor.run_files import lines_of, parsed
 
 _COMPARED_ROWS = 200_000
 _OVERRIDABLE = frozenset({"responses_create_params"})
@@ -38,7 +37,7 @@ def compare(source: Path, inputs: Path) -> Comparison:
     index, row = -1, None
     compared, overridden = 0, False
     for number, line, _ in lines_of(inputs):
-        kept = read_json(line.decode("utf-8", "replace"))
+        kept = parsed(line)
         task = kept.get("_ng_task_index") if isinstance(kept, dict) else None
         if not isinstance(kept, dict) or not isinstance(task, int) or task < index or compared >= _COMPARED_ROWS:
             continue
@@ -61,7 +60,7 @@ def compare(source: Path, inputs: Path) -> Comparison:
 def _rows(path: Path) -> Iterator[dict[str, Any]]:
     """The source's rows by task index; a line that is no object is an empty row, so that the count stays right."""
     for _, line, _ in lines_of(path):
-        row = read_json(line.decode("utf-8", "replace"))
+        row = parsed(line)
         yield row if isinstance(row, dict) else {}
 
 

@@ -152,6 +152,21 @@ def test_tasks_with_different_numbers_of_rollouts(run: Any, doctor: Doctor) -> N
     assert "tasks have different numbers of rollouts" in doctor(output=run.output).step(5).why
 
 
+def test_a_row_far_down_that_should_not_count_is_found(run: Any, doctor: Doctor) -> None:
+    """A tool's 404 that was fed to the model, in the thousandth row; the reward is there all the same."""
+    rows = [run.read()[0] | {"_ng_task_index": task} for task in range(1_000)]
+    call = {"type": "function_call", "name": "no_such_tool", "call_id": "c", "arguments": "{}"}
+    answer = {"type": "function_call_output", "call_id": "c", "output": '{"detail":"Not Found"}'}
+    response = rows[-1]["response"]
+    rows[-1] = rows[-1] | {"response": response | {"output": [call, answer, *response["output"]]}}
+    run.write("rollouts.jsonl", rows)
+    run.write("rollouts_materialized_inputs.jsonl", [source | {"response": None} for source in rows])
+    looked = doctor(output=run.output)
+    assert looked.verdict == ("model_serving", "model.unknown_tool")
+    assert looked.problems == [4]
+    assert "rollouts.jsonl:1000" in looked.step(4).why
+
+
 def test_a_line_of_the_source_that_is_no_row(run: Any, doctor: Doctor) -> None:
     """However far down it stands."""
     text = run.source.read_text()
