@@ -9,6 +9,7 @@ import heapq
 import os
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
@@ -99,10 +100,12 @@ class _Source:
         self.file = file
         self.name = file.name.removesuffix(SUFFIX)
         self.connection = _connect(file)
+        weakref.finalize(self, self.connection.close)  # nobody closes a Capture
         self.meta = dict(self.all("SELECT key, value FROM meta"))
         version = int(self.meta["format"])
         if version < FORMAT_VERSION:
             self.connection = _copy(self.connection)
+            weakref.finalize(self, self.connection.close)
             migrate(self.connection, version)
         self._keys: dict[int, RowKey] = {}
 

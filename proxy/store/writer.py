@@ -7,6 +7,7 @@ counted as a gap. Nothing here raises because a disk refuses, except `create`: t
 import os
 import sqlite3
 import time
+import weakref
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
@@ -113,6 +114,7 @@ class CaptureWriter:
         self.file = file
         self.prefix = file.name.removesuffix(SUFFIX)
         self._connection = connection
+        weakref.finalize(self, connection.close)  # of a writer that is given up rather than closed
         self._redactor = redactor
         self._now_ns = now_ns
         self._on_failure = on_failure
