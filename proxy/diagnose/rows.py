@@ -105,6 +105,7 @@ def row_flaws(row: Any) -> Iterator[Flaw]:
         return
     yield from _param_flaws(params)
     yield from _tool_flaws(params.get("tools"), "/responses_create_params/tools")
+    yield from _choice_flaws(params)
 
 
 def _license_flaws(license_name: Any) -> Iterator[Flaw]:
@@ -182,6 +183,18 @@ def _tool_flaws(tools: Any, at: str) -> Iterator[Flaw]:
     for name, count in names.items():
         if count > 1:
             yield Flaw("duplicate_tool", at, f"has {count} tools named {name}")
+
+
+def _choice_flaws(params: dict[str, Any]) -> Iterator[Flaw]:
+    """A tool_choice that names a function which the row does not offer."""
+    choice, tools = params.get("tool_choice"), params.get("tools")
+    if not isinstance(choice, dict) or choice.get("type") != "function" or not isinstance(choice.get("name"), str):
+        return
+    names = {tool.get("name") for tool in tools if isinstance(tool, dict)} if isinstance(tools, list) else set()
+    if choice["name"] not in names:
+        yield Flaw(
+            "tools", "/responses_create_params/tool_choice/name", f"{choice['name'][:60]!r} is none of the tools"
+        )
 
 
 def _one_tool_flaws(tool: Any, at: str) -> Iterator[Flaw]:

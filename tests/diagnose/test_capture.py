@@ -112,3 +112,11 @@ def test_a_row_that_was_open_when_the_tap_ended_is_unknown_not_blamed_on_the_tap
     assert diagnosis.symptom == "/run has no answer yet"
     assert diagnosis.layer is Layer.UNKNOWN
     assert "no answer" in diagnosis.cause
+
+
+def test_a_row_that_ended_well_without_a_failed_exchange_is_left_out_unless_every_row_is_wanted(made: Capture) -> None:
+    passed = made.row(RowKey(task=4, rollout=2))
+    assert passed.failed_exchanges == 0
+    for every_row in (False, True):
+        found = causes(made, now_ns=NOW_NS, every_row=every_row)
+        assert passed.key.label not in {label for cause in found for label in cause.rows}

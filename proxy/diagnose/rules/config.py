@@ -455,7 +455,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.CONFIG,
         needs="Words about versions that do not fit each other",
         sees=said(
-            r"version (?:skew|mismatch)|Version mismatch: The cluster was started with|requires a different Python|"
+            r"version (?:skew|mismatch)|failed to build [`'\"]|build backend returned an error|"
+            r"Version mismatch: The cluster was started with|requires a different Python|"
             r"incompatible version|No solution found when resolving dependencies|ResolutionImpossible|"
             r"requires[- ]python|python_requires"
         ),
