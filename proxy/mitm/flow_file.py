@@ -133,12 +133,13 @@ def _beyond(kept: Kept) -> str:
 def read_flow_file(file: Path) -> list[Recording]:
     """The file as one recording. Raises UsageError, with the flow's number, for what is damaged."""
     recording = Recording(file)
+    taken: set[str] = set()
     others = number = 0
     with file.open("rb") as content:
         try:
             for number, found in enumerate(FlowReader(content).stream(), 1):
                 if isinstance(found, http.HTTPFlow):
-                    _take(found, recording, f"{file}: flow {number}")
+                    _take(found, recording, taken, f"{file}: flow {number}")
                 else:
                     others += 1
         except exceptions.FlowReadException as error:
@@ -149,10 +150,14 @@ def read_flow_file(file: Path) -> list[Recording]:
     return [recording]
 
 
-def _take(found: http.HTTPFlow, recording: Recording, place: str) -> None:
+def _take(found: http.HTTPFlow, recording: Recording, taken: set[str], place: str) -> None:
     beyond = found.metadata.get(METADATA)
     if isinstance(beyond, str):
-        recording.kept.append(from_own(found, beyond, place))
+        kept = from_own(found, beyond, place)
+        if kept.exchange.id in taken:
+            raise UsageError(f"{place}: {kept.exchange.id} is there already: each exchange stands once in a file")
+        taken.add(kept.exchange.id)
+        recording.kept.append(kept)
     else:
         recording.recorded.append(from_flow(found))
 

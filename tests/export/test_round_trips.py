@@ -1,5 +1,8 @@
 """What goes out comes back equal."""
 
+import os
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -84,3 +87,12 @@ def test_har_comes_back_attributed(demo_capture: Path, tmp_path: Path) -> None:
 
     assert bodies(back) == bodies(demo)
     assert {row.key.label: row.reward for row in back.rows()} == {row.key.label: row.reward for row in demo.rows()}
+
+
+def test_mitmdump_reads_and_writes_it(capture: Capture, tmp_path: Path) -> None:
+    """Through a stock mitmdump, which writes the flows anew, everything comes back equal."""
+    as_flows(capture, tmp_path / "out.mitm")
+    command = [str(Path(sys.executable).with_name("mitmdump")), "-q", "-n", "-r", str(tmp_path / "out.mitm")]
+    subprocess.run([*command, "-w", str(tmp_path / "anew.mitm")], check=True, env=os.environ | {"HOME": str(tmp_path)})
+    back = Capture(import_files([tmp_path / "anew.mitm"], tmp_path / "capture").path)
+    assert contents(back) == contents(capture)

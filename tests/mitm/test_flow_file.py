@@ -165,6 +165,13 @@ def test_metadata_that_is_none(tmp_path: Path) -> None:
         read_flow_file(written(tmp_path / "x.mitm", flow))
 
 
+def test_a_flow_that_stands_twice(demo_capture: Path, tmp_path: Path) -> None:
+    """Saved twice into one file, an exchange would be lost silently: it is refused instead."""
+    kept = next(iter(Chosen(Capture(demo_capture), Wanted())))
+    with pytest.raises(UsageError, match="flow 2: a1 is there already"):
+        read_flow_file(written(tmp_path / "x.mitm", to_flow(kept), to_flow(kept)))
+
+
 def test_a_file_that_is_cut(tmp_path: Path) -> None:
     """The flow at which it ends is named."""
     file = written(tmp_path / "x.mitm", tflow.tflow(), tflow.tflow())
