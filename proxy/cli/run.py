@@ -21,6 +21,10 @@ def _run(  # noqa: PLR0917 - typer calls it by name
     no_takeover: Annotated[bool, typer.Option("--no-takeover", help="Do not listen in the servers' place.")] = False,
     no_causality: Annotated[bool, typer.Option("--no-causality", help="Do not pass the parent exchange on.")] = False,
     no_egress: Annotated[bool, typer.Option("--no-egress", help="Do not capture calls that leave Gym.")] = False,
+    proxy_env: Annotated[
+        bool,
+        typer.Option("--proxy-env", help="Be an HTTPS proxy too, and set its variables and CA; see docs/mitmproxy.md."),
+    ] = False,
     upstream_ca: Annotated[Path | None, typer.Option(help="A PEM file to trust beside the system's.")] = None,
     strict_capture: Annotated[
         bool, typer.Option("--strict-capture", help="Stop the traffic rather than let any pass unrecorded.")
@@ -40,6 +44,7 @@ def _run(  # noqa: PLR0917 - typer calls it by name
     import asyncio  # noqa: PLC0415 - quick `--help`
 
     from gymtap.proxy.cli.screen import note  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.mitm.settings import MitmSettings  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.tap import TapSettings, new_event_loop  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.wiring.environment import Parts  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.wiring.wrap import Wrapping, wrap  # noqa: PLC0415 - quick `--help`
@@ -52,5 +57,6 @@ def _run(  # noqa: PLR0917 - typer calls it by name
         upstream_ca=upstream_ca,
     )
     parts = Parts(takeover=not no_takeover, causality=not no_causality, egress=not no_egress)
+    proxy = MitmSettings(upstream_ca=upstream_ca) if proxy_env else None
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
-        raise typer.Exit(runner.run(wrap(Wrapping(command, settings, parts), note)))
+        raise typer.Exit(runner.run(wrap(Wrapping(command, settings, parts, proxy), note)))
