@@ -383,13 +383,15 @@ def perform(run: Run, *, pages: bool) -> list[Page]:
                 until("all but the hanging row ended", lambda: _settled(run), 180.0, collector)
                 refused.process.wait(120.0)
                 find_rows(run)
-                look_while_it_hangs(run)
+                look_while_it_hangs(run, pages)
             look_at_rest(run, url, pages)
             replay(run, "with Gym up")
-        look_without_traffic(run, refused.log)
+        look_without_traffic(run, refused.log, pages)
         alone(run, config)
         redaction(run)
-    seen = [page(run, case, gym.log, collector.log) for case in (HUNG, *CASES, REFUSED_KEY)] if pages else []
+    if not pages:
+        return []
+    seen = [page(run, case, gym.log, collector.log) for case in (HUNG, *CASES, REFUSED_KEY)]
     return [*seen, never_sent_page(run, refused.log)]
 
 
@@ -435,7 +437,7 @@ def find_rows(run: Run) -> None:
 # --- the checks -------------------------------------------------------------------------------------------------
 
 
-def look_while_it_hangs(run: Run) -> None:
+def look_while_it_hangs(run: Run, pages: bool) -> None:
     """The hanging row, before anything ends it."""
     capture, label = str(run.capture_path), run.rows[HUNG.name].label
     seen = run.asked("inflight", capture)
@@ -446,15 +448,21 @@ def look_while_it_hangs(run: Run) -> None:
     found = run.asked("why", "-c", capture, label)
     run.check(HUNG.name, "why says that it goes on without end", found["rule"] == "infra.endless_reconnect", found)
     _check_hop(run, HUNG, found, Capture(run.capture_path))
+    if pages:
+        faces_while_it_hangs(run, capture, label)
+    run.spans[HUNG.name] = run.spans[HUNG.name][0], time.time_ns()
+    row_now = Capture(run.capture_path).row(run.rows[HUNG.name])
+    run.check(HUNG.name, "the row still hangs after all of this", row_now.state is RowState.RUNNING, row_now.state)
+
+
+def faces_while_it_hangs(run: Run, capture: str, label: str) -> None:
+    """What a person sees who looks at the hanging row."""
     words = (("inflight", capture), ("tree", "-c", capture, label), ("why", "-c", capture, label))
     run.said[HUNG.name] = [run.gymtap(*each) for each in words]
     with process([sys.executable, "-m", "gymtap", "tail", capture, "--failed"], 10.0, env=run.environment) as tail:
         until("tail shows tries", lambda: len(tail.log.lines) >= 6, 20.0, tail)
     tried = "\n".join(tail.log.text().splitlines()[:6])
     run.said[HUNG.name].insert(1, Said("gymtap tail --failed", tried, 130))
-    run.spans[HUNG.name] = run.spans[HUNG.name][0], time.time_ns()
-    row_now = Capture(run.capture_path).row(run.rows[HUNG.name])
-    run.check(HUNG.name, "the row still hangs after all of this", row_now.state is RowState.RUNNING, row_now.state)
 
 
 def look_at_rest(run: Run, provider_url: str, pages: bool) -> None:
@@ -598,7 +606,7 @@ def alone(run: Run, config: str) -> None:
         replay(run, "with the resources server alone", "--to", f"chaos=http://127.0.0.1:{port}")
 
 
-def look_without_traffic(run: Run, log: Log) -> None:
+def look_without_traffic(run: Run, log: Log, pages: bool) -> None:
     """A row that the collector refuses: nothing of it is on the wire; the file and the log are what there is."""
     (run.work / "missing.log").write_text(log.text())
     run.check(
@@ -611,9 +619,9 @@ def look_without_traffic(run: Run, log: Log) -> None:
     run.check(NEVER_SENT, "why reads it from the log alone", told["layer"] == "data_schema", told)
     known = {one.key for one in _rows(run) if one.key.run in {None, 1}}
     run.check(NEVER_SENT, "the capture holds no row of it", len(known) == 2 + 2 * (len(CASES) + 1) + 1, len(known))
-    run.said[NEVER_SENT] = [
-        run.gymtap("check", "rows", source), run.gymtap("why", "--log", str(run.work / "missing.log"))
-    ]  # fmt: skip
+    if pages:
+        faces = (("check", "rows", source), ("why", "--log", str(run.work / "missing.log")))
+        run.said[NEVER_SENT] = [run.gymtap(*words) for words in faces]
 
 
 def redaction(run: Run) -> None:
