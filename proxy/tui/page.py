@@ -7,6 +7,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.screen import Screen
 from textual.widgets import Footer, Static
+from textual.worker import Worker
 
 from gymtap.proxy.tui.status_bar import status_line
 
@@ -58,6 +59,10 @@ class Page(Screen[None]):
     def changed(self) -> None:
         """Rows, causes or the run's state are others: called at most ten times a second."""
         self.query_one("#status", Static).update(status_line(self.tui.feed, self.size.width))
+
+    def on_worker_state_changed(self, event: Worker.StateChanged) -> None:
+        """What nobody foresaw is told by the app."""
+        self.tui.on_worker_state_changed(event)
 
     def say(self, text: Text | str) -> None:
         """A short message over the view."""
