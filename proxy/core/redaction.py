@@ -31,7 +31,8 @@ PLACEHOLDER = MARK.decode()
 
 
 _HEADER = re.compile(
-    rf"(?:{NAME}|token|signature|x-forwarded-client-cert|auth)\Z|(?:^|-)(?:authorization|credentials?|secret)(?:-|\Z)",
+    rf"(?:{NAME}|token|signature|x-forwarded-client-cert|auth)\Z|(?:^|-)(?:authorization|credentials?|secret)(?:-|\Z)"
+    r"|(?<!idempotency)(?<!websocket)(?<!surrogate)(?<!cache)-key\Z",
     re.IGNORECASE,
 )
 _COOKIE_VALUE = re.compile(r'"?([^."]+(?:\.[A-Za-z0-9_-]{5,8}))\.[A-Za-z0-9_-]{16,}"?\Z')

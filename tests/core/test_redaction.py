@@ -167,6 +167,8 @@ def test_headers_keep_their_names_schemes_and_payloads() -> None:
         ("X-API-Key", SECRET),
         ("api-key", SECRET),
         ("x-goog-api-key", SECRET),
+        ("X-Functions-Key", SECRET),
+        ("Idempotency-Key", SECRET),
         ("X-Auth-Token", SECRET),
         ("X-Amz-Security-Token", SECRET),
         ("Cookie", f"a={SECRET}; Chaos___chaos={signed}"),
@@ -182,6 +184,8 @@ def test_headers_keep_their_names_schemes_and_payloads() -> None:
             ("X-API-Key", "<redacted>"),
             ("api-key", "<redacted>"),
             ("x-goog-api-key", "<redacted>"),
+            ("X-Functions-Key", "<redacted>"),
+            ("Idempotency-Key", SECRET),
             ("X-Auth-Token", "<redacted>"),
             ("X-Amz-Security-Token", "<redacted>"),
             ("Cookie", "a=<redacted>; Chaos___chaos=eyJzZXNzaW9uX2lkIjogIjEifQ==.aXYZ12.<redacted>"),
@@ -190,7 +194,7 @@ def test_headers_keep_their_names_schemes_and_payloads() -> None:
             ("x-ratelimit-remaining-tokens", "12"),
             ("Content-Type", "application/json"),
         ),
-        11,
+        12,
     )
 
 
