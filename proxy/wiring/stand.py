@@ -18,6 +18,7 @@ from gymtap.proxy.wiring.mapping import Mapping
 from gymtap.proxy.wiring.origin import Origin
 from gymtap.proxy.wiring.proxied import introduce, second_engine
 from gymtap.proxy.wiring.standing import ControlAddress, remove_control, write_control
+from gymtap.proxy.wiring.watch import watching
 from gymtap.proxy.wiring.wrap import Say, conclude
 from gymtap.schemas import Server, ServerKind
 
@@ -60,7 +61,8 @@ async def stand(standing: Standing, say: Say) -> int:
         if standing.takeover:
             await stack.enter_async_context(_on_request(tap, standing, say))
         say(f"gymtap: recording to {tap.capture}; stop with Ctrl-C")
-        await _until(stopped, tap, say)
+        async with watching(tap.capture, say):
+            await _until(stopped, tap, say)
     return conclude(tap, 0, say, nothing="no request came")
 
 

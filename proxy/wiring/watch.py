@@ -1,13 +1,13 @@
-"""Tells a person who runs a command behind a tap that the run hangs, while it hangs: one line for each new alarm.
+"""Tells a person at a tap that the run hangs, while it hangs: one line for each new alarm.
 
 It reads the capture now and then, on a thread, as every reader does, so it cannot slow the traffic down; and what it
 cannot read, it says nothing about.
 """
 
 import asyncio
-import contextlib
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gymtap.proxy.core.errors import GymtapError
@@ -19,8 +19,24 @@ LATEST = 2_000
 """How many of the latest exchanges are looked at."""
 
 
-async def watch(capture: Path, say: Callable[[str], None], every_s: float = EVERY_S) -> None:
-    """Say each alarm once, until cancelled; an alarm that has passed and comes again is said again."""
+@asynccontextmanager
+async def watching(capture: Path, say: Callable[[str], None], every_s: float = EVERY_S) -> AsyncIterator[None]:
+    """Watch for as long as the block runs. What goes wrong with the watch itself is said, and ends nothing."""
+    task = asyncio.ensure_future(_watch(capture, say, every_s))
+    try:
+        yield
+    finally:
+        task.cancel()
+        try:
+            await task
+        except asyncio.CancelledError:
+            pass
+        except Exception as error:  # noqa: BLE001 - the run went well, whatever the watch met
+            say(f"gymtap: alarms were not watched to the end: {type(error).__name__}: {error}")
+
+
+async def _watch(capture: Path, say: Callable[[str], None], every_s: float) -> None:
+    """Say each alarm once; one that has passed and comes again is said again."""
     known: set[tuple[AlarmKind, str]] = set()
     while True:
         await asyncio.sleep(every_s)
@@ -30,16 +46,6 @@ async def watch(capture: Path, say: Callable[[str], None], every_s: float = EVER
             if key not in known:
                 say(f"gymtap: {str(alarm.kind).replace('_', ' ')}: {alarm.message}; see `gymtap inflight {capture}`")
         known = set(first)
-
-
-async def stop_watching(watching: asyncio.Task[None], say: Callable[[str], None]) -> None:
-    """End the watch; what went wrong with it is said, since it must not be what ends a run."""
-    watching.cancel()
-    with contextlib.suppress(asyncio.CancelledError):
-        try:
-            await watching
-        except Exception as error:  # noqa: BLE001 - the run went well, whatever the watch met
-            say(f"gymtap: alarms were not watched to the end: {type(error).__name__}: {error}")
 
 
 def alarms_of(capture: Path) -> list[Alarm]:

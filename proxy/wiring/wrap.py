@@ -16,7 +16,7 @@ from gymtap.proxy.wiring.control import Control
 from gymtap.proxy.wiring.environment import Parts, wiring_variables
 from gymtap.proxy.wiring.proxied import proxied
 from gymtap.proxy.wiring.standing import ControlAddress, remove_control, write_control
-from gymtap.proxy.wiring.watch import stop_watching, watch
+from gymtap.proxy.wiring.watch import watching
 from gymtap.schemas import CaptureInfo
 
 type Say = Callable[[str], None]
@@ -53,7 +53,8 @@ async def wrap(wrapping: Wrapping, say: Say) -> int:
             variables = wiring_variables(control.url, control.token, wrapping.parts, os.environ)
             if wrapping.proxy is not None:
                 variables |= await stack.enter_async_context(proxied(tap, wrapping.proxy, say))
-            status = await _run(wrapping.command, variables, tap, say)
+            async with watching(tap.capture, say):
+                status = await _run(wrapping.command, variables, tap, say)
         finally:
             await control.close(run_over=True)
             remove_control(tap.capture)
@@ -63,15 +64,12 @@ async def wrap(wrapping: Wrapping, say: Say) -> int:
 async def _run(command: Sequence[str], variables: dict[str, str], tap: Tap, say: Say) -> int:
     child = await Child.start(command, variables)
     ended, broken = asyncio.ensure_future(child.wait()), asyncio.ensure_future(tap.broken())
-    watching = asyncio.ensure_future(watch(tap.capture, say))
     await asyncio.wait({ended, broken}, return_when=asyncio.FIRST_COMPLETED)
     if broken.done() and not ended.done():
         say(f"gymtap: --strict-capture: {broken.result()}; no more traffic passes, and the command is stopped")
         child.send(signal.SIGINT)
     broken.cancel()
-    status = await ended
-    await stop_watching(watching, say)
-    return status
+    return await ended
 
 
 def conclude(tap: Tap, status: int, say: Say, *, nothing: str) -> int:

@@ -5,7 +5,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from gymtap.proxy.tap import Tap, TapSettings
-from gymtap.proxy.wiring.watch import alarms_of, stop_watching, watch
+from gymtap.proxy.wiring.watch import alarms_of, watching
 from gymtap.schemas import Server, ServerKind
 
 
@@ -39,11 +39,10 @@ async def test_a_storm_is_said_while_it_goes_on_and_once(tmp_path: Path) -> None
     async with Tap(TapSettings(capture=tmp_path / "capture")) as tap:
         server = Server(name="llm", kind=ServerKind.PROVIDER, listen="http://127.0.0.1:0", upstream=address)
         listener = await tap.listen(server)
-        watching = asyncio.ensure_future(watch(tap.capture, say, every_s=0.02))
-        while not heard.is_set():
+        async with watching(tap.capture, say, every_s=0.02):
+            while not heard.is_set():
+                await ask(urlsplit(listener.server.listen).port or 0)
             await ask(urlsplit(listener.server.listen).port or 0)
-        await ask(urlsplit(listener.server.listen).port or 0)
-        await stop_watching(watching, say)
     upstream.close()
     assert said[0].startswith("gymtap: retry storm: provider ?->provider (llm) was tried ")
     assert said[0].endswith(f"see `gymtap inflight {tmp_path / 'capture'}`")
