@@ -112,7 +112,7 @@ def measure(capture: Path) -> None:
         print(f"{'filter ' + text.decode():34} {ui.key(b'\r'):6.0f} ms", flush=True)
     print(f"{'open a row':34} {ui.key(b'\r'):6.0f} ms", flush=True)
     print(f"{'peak memory':34} {ui.peak_mb():6.0f} MB", flush=True)
-    ui.type(b"\x11")
+    ui.process.terminate()
     ui.process.wait(10)
 
 
