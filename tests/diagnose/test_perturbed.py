@@ -40,7 +40,8 @@ def strays(
 ) -> tuple[int, list[str]]:
     """(how many cases were changed, the names of those that then have another layer than before, and a confident one).
 
-    Where a part was taken away with all that told of a failure, `none` is the honest answer, too.
+    Where a part was taken away with all that told of a failure, `none` is the honest answer, too, and so is the layer
+    as the runner-up.
     """
     changed, strayed = 0, []
     for name, case, before in cases:
@@ -51,7 +52,8 @@ def strays(
         after = diagnosed(other)
         allowed = {before.layer, Layer.UNKNOWN} | ({Layer.NONE, before.runner_up} if lossy else set())
         false_alarm = before.layer is Layer.NONE and any(f.severity is Severity.ERROR for f in after.findings)
-        if after.layer not in allowed or false_alarm:
+        named = lossy and after.runner_up is before.layer
+        if (after.layer not in allowed and not named) or false_alarm:
             strayed.append(f"{name}: {before.layer} -> {after.layer} ({after.rule})")
     return changed, strayed
 
