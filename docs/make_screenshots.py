@@ -1,8 +1,8 @@
 # ruff: noqa: INP001 - a script, not a package
 """Draws the terminal UI's views: as SVG at 200 by 50, and as the text that tmux shows at 80 by 24 and 200 by 50.
 
-`.venv/bin/python docs/make_screenshots.py [CAPTURE]`, or `make screenshots`. Without a capture it plays the demo. The text
-needs tmux, and is left out where there is none. Everything goes to docs/images/tui.
+`.venv/bin/python docs/make_screenshots.py [CAPTURE]`, or `make screenshots`. Without a capture it plays the demo. The
+text needs tmux, and is left out where there is none. Everything goes to docs/images/tui.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ async def _svg(capture: Path, name: str, keys: str) -> str:
 
 async def _until(happened: Callable[[], Any]) -> None:
     until = time.monotonic() + _LIMIT_S
-    while not happened() and time.monotonic() < until:
+    while not happened() and time.monotonic() < until:  # noqa: ASYNC110  # threads bring it
         await asyncio.sleep(0.05)
 
 
