@@ -306,7 +306,8 @@ RULES: tuple[Rule, ...] = (
         sees=both(
             _line_sights("surrogate"),
             _sent_lone_surrogate,
-            said(_ENCODING, calls=RESOURCES | {Call.PROVIDER, Call.RUN}),
+            said(_ENCODING, calls=frozenset({Call.PROVIDER})),
+            said(_ENCODING, calls=RESOURCES | {Call.RUN}, unless=r"unicodedecodeerror"),  # a server's own file or tool
         ),
         cause="The text holds what cannot be encoded as UTF-8 (half a surrogate pair, most often): {what}.",
         next_action="Replace lone surrogates where the text is made (errors='replace'), and run the row again.",

@@ -278,13 +278,13 @@ def _empty_told(view: View) -> Iterator[Sight]:
 
 
 def _token_counts(view: View) -> Iterator[Sight]:
-    """Result items whose token ids and log-probabilities do not go together."""
+    """Result items whose token ids and log-probabilities do not go together, or are none although there is text."""
     for source, where, row in view.result_rows:
         response = row.get("response")
         items = response.get("output") if isinstance(response, dict) else None
         for number, item in enumerate(items if isinstance(items, list) else ()):
             lengths = _token_lengths(item)
-            if len(set(lengths.values())) > 1:
+            if len(set(lengths.values())) > 1 or (lengths and not any(lengths.values()) and item.get("content")):
                 text = ", ".join(f"{count} {name}" for name, count in lengths.items())
                 yield Sight(source, where, text, what=text, pointer=f"/response/output/{number}")
 
@@ -323,13 +323,14 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="model.token_counts",
         layer=Layer.MODEL_SERVING,
-        needs="Token ids and log-probabilities of one output item in different numbers",
+        needs="Token ids and log-probabilities of one output item in different numbers, or none for a text",
         sees=_token_counts,
         cause="The serving path gave token ids and log-probabilities that do not go together: {what}.",
         next_action="Leave the row out of training, and compare with the provider's own token ids and logprobs of "
-        "that turn.",
+        "that turn (a request with top_logprobs: null gets none from vLLM).",
         source="NeMo RL trains on generation_token_ids with generation_log_probs",
         strength=Strength.PROVEN,
+        runner_up=Layer.CONFIG,
     ),
     Rule(
         id="model.poisoned_client",
