@@ -17,7 +17,10 @@ from gymtap.proxy.wiring.environment import Parts, wiring_variables
 from gymtap.proxy.wiring.proxied import proxied
 from gymtap.proxy.wiring.standing import ControlAddress, remove_control, write_control
 from gymtap.proxy.wiring.watch import watching
-from gymtap.schemas import CaptureInfo
+from gymtap.schemas import CaptureInfo, TransportErrorKind
+
+_FAILED_READ = 1000
+"""How many failed exchanges the summary looks at."""
 
 type Say = Callable[[str], None]
 """Tells the person one line."""
@@ -75,11 +78,13 @@ async def _run(command: Sequence[str], variables: dict[str, str], tap: Tap, say:
 def conclude(tap: Tap, status: int, say: Say, *, nothing: str) -> int:
     """Sum up a capture that has ended, and settle the exit status; `nothing` says why there may be no exchange."""
     try:
-        info = Capture(tap.capture).info()
+        capture = Capture(tap.capture)
+        info = capture.info()
+        lines = [*_summary(info, nothing), *_tls_failures(capture)]
     except CaptureError as error:
         say(f"gymtap: {error}")
         return status or error.exit_code
-    for line in _summary(info, nothing):
+    for line in lines:
         say(line)
     return status or (GAPS_EXIT_CODE if info.gaps else 0)
 
@@ -96,6 +101,14 @@ def _summary(info: CaptureInfo, nothing: str) -> list[str]:
     else:
         lines.append(f"gymtap: nothing was captured: {nothing}")
     return lines
+
+
+def _tls_failures(capture: Capture) -> list[str]:
+    """What TLS refused, each once: the application saw a broken connection, and the way out is an option of ours."""
+    failed = capture.exchanges(failed=True, limit=_FAILED_READ)
+    errors = [exchange.error for exchange in failed if exchange.error is not None]
+    messages = dict.fromkeys(error.message for error in errors if error.kind is TransportErrorKind.TLS)
+    return [f"gymtap: {message}" for message in messages]
 
 
 def _count(number: int, noun: str) -> str:

@@ -11,7 +11,7 @@ import pytest
 from gymtap.proxy.core.errors import CaptureError
 from gymtap.proxy.store import Capture
 from gymtap.proxy.tap import GAPS_EXIT_CODE, Tap, TapSettings
-from gymtap.proxy.wiring.wrap import Wrapping, wrap
+from gymtap.proxy.wiring.wrap import Wrapping, conclude, wrap
 from gymtap.schemas import GapKind, Server
 
 _NO_ROOM = 0
@@ -110,6 +110,21 @@ async def test_a_run_keeps_its_status_when_its_capture_cannot_be_read(tmp_path) 
         shutil.rmtree(tmp_path / "c", ignore_errors=True)
         assert await wrap(Wrapping(command, TapSettings(capture=tmp_path / "c")), said.append) == status
         assert "z.sqlite: not a capture, or damaged" in said[-1]
+
+
+async def test_what_tls_refused_is_said_at_the_end(provider, tmp_path) -> None:
+    """Once, however often it happened: the application saw nothing but broken connections."""
+    async with Tap(TapSettings(capture=tmp_path / "c")) as tap:
+        port = provider.url.rpartition(":")[2]
+        listener = await tap.listen(_server(f"https://localhost:{port}"))
+        for _ in range(2):
+            with pytest.raises(aiohttp.ClientConnectionError):
+                await _post(listener.server.listen)
+    said: list[str] = []
+    assert conclude(tap, 0, said.append, nothing="") == 0
+    assert [line for line in said if "TLS" in line] == [
+        "gymtap: the TLS handshake with localhost failed: WRONG_VERSION_NUMBER"
+    ]
 
 
 def _install(directory: Path, target: str) -> None:
