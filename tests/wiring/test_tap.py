@@ -122,9 +122,8 @@ async def test_what_tls_refused_is_said_at_the_end(provider, tmp_path) -> None:
                 await _post(listener.server.listen)
     said: list[str] = []
     assert conclude(tap, 0, said.append, nothing="") == 0
-    assert [line for line in said if "TLS" in line] == [
-        "gymtap: the TLS handshake with localhost failed: WRONG_VERSION_NUMBER"
-    ]
+    (told,) = [line for line in said if "TLS" in line]
+    assert told.startswith("gymtap: the TLS handshake with localhost failed: ")
 
 
 def _install(directory: Path, target: str) -> None:
