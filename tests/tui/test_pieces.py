@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.text import Text
 from textual.app import App, ComposeResult
@@ -37,7 +37,7 @@ class TreeApp(App[None]):
 
 
 async def test_every_place_of_a_document_can_be_opened_by_its_pointer() -> None:
-    @settings(deadline=None)
+    @settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
     @given(json_values)
     def opens(value: Any) -> None:
         for pointer in _pointers(value):
@@ -51,7 +51,7 @@ async def test_every_place_of_a_document_can_be_opened_by_its_pointer() -> None:
 
 
 async def test_closing_what_was_opened_leaves_what_there_was() -> None:
-    @settings(deadline=None)
+    @settings(deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
     @given(json_values)
     def folds(value: Any) -> None:
         tree.put(value)
