@@ -76,8 +76,10 @@ def _doctor(
 
 
 def _draw(report: "Report") -> None:
+    """The steps, then the diagnosis; what was looked at is said on stderr."""
     from gymtap.proxy.cli.why import show_diagnosis  # noqa: PLC0415 - only where it is drawn
 
+    screen.note(f"looked at {', '.join(report.given)}")
     for step in report.steps:
         _draw_step(step)
     out = screen.out()

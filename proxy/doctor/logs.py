@@ -47,65 +47,16 @@ _KINDS: tuple[tuple[LogKind, bytes], ...] = (
     (LogKind.RAY, rb"\braylet\b|ray::|local Ray instance|\bgcs_server\b|ray\.exceptions|ray start"),
     (LogKind.SLURM, rb"slurmstepd|\bsrun:|\bsbatch:|SLURM_|JOB \d+ ON|pyxis|enroot"),
 )
-_WORTH = tuple(
-    word.encode()
-    for word in (
-        *("error", "exception", "fail", "fatal", "refus", "reset", "kill", "signal", "oom", "memory", "space", "quota"),
-        *(
-            "limit",
-            "timeout",
-            "time out",
-            "timed",
-            "time-out",
-            "exit",
-            "dead",
-            "died",
-            "lost",
-            "unable",
-            "cannot",
-            "can't",
-        ),
-        *("could not", "couldn't", "not found", "no such", "no module", "missing", "invalid", "unexpected", "denied"),
-        *(
-            "unsupported",
-            "already",
-            "in use",
-            "unreachable",
-            "disconnect",
-            "retry",
-            "retries",
-            "abort",
-            "cancel",
-            "stale",
-        ),
-        *(
-            "corrupt",
-            "truncat",
-            "mismatch",
-            "duplicate",
-            "skipp",
-            "rollouts but",
-            "rollout but",
-            "parser",
-            "warn",
-            "🚨",
-        ),
-        *(
-            "panic",
-            "nccl",
-            "xid",
-            "evict",
-            "preempt",
-            "pending",
-            "infeasible",
-            "unhealthy",
-            "not ready",
-            "waiting",
-            "drop",
-        ),
-        *("empty", "none of", "unknown", "resum", " 499", "interpolat", "version", "traceback"),
-    )
+_WORDS = (
+    "error|exception|fail|fatal|refus|reset|kill|signal|oom|memory|space|quota|limit|timeout|time out|timed|"
+    "time-out|exit|dead|died|lost|unable|cannot|can't|could not|couldn't|not found|no such|no module|missing|"
+    "invalid|unexpected|denied|unsupported|already|in use|unreachable|disconnect|retry|retries|abort|cancel|"
+    "stale|corrupt|truncat|mismatch|duplicate|skipp|rollouts but|rollout but|parser|warn|🚨|panic|nccl|xid|evict|"
+    "preempt|pending|infeasible|unhealthy|not ready|waiting|drop|empty|none of|unknown|resum| 499|interpolat|"
+    "version|traceback"
 )
+_WORTH = tuple(word.encode() for word in _WORDS.split("|"))
+"""Plain words, since looking for each of them is several times faster than one expression of them all."""
 _FOREMOST = (LogKind.SERVERS, LogKind.COLLECTOR)
 """Gym's own: its servers' log has what it says of Ray, and `gym eval run` may write the servers' lines and its own."""
 _HARMLESS = re.compile(
@@ -171,7 +122,6 @@ class Logs:
     facts: dict[str, tuple[str, ...]] = field(default_factory=dict)
     versions: dict[str, tuple[str, ...]] = field(default_factory=dict)
     packages: frozenset[str] = frozenset()
-    no_result: bool = False
     left_out: bool = False
 
     def has(self, kind: LogKind) -> bool:
@@ -209,7 +159,6 @@ def read_logs(paths: Iterable[Path]) -> Logs:
         facts=facts,
         versions=versions,
         packages=frozenset(folder for one in read for folder in one.packages),
-        no_result=len(told) < len(lines),
         left_out=len(told) > MAX_KEPT_LINES or any(one.left_out for one in read),
     )
 

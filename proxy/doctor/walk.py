@@ -118,6 +118,7 @@ def _given(looked: Looked) -> tuple[str, ...]:
     named = [f"capture {given.capture.path.name}"] if given.capture else []
     named += [f"run {looked.files.name}"] if looked.files else []
     named += [f"log {file.path.name} ({file.kind.name.lower()})" for file in looked.logs.files]
+    named += ["only the first of what the logs tell: there is more than is looked into"] if looked.logs.left_out else []
     named += [f"source {given.source.name}"] if given.source else []
     named += [f"head {given.gym}"] if given.gym else []
     named += [f"provider {given.provider}"] if given.provider else []
@@ -164,7 +165,7 @@ def _servers(looked: Looked) -> Told:
         return True, f"all {len(looked.live.servers)} servers of the head's configuration answer"
     ready = looked.logs.numbers("servers_ready")
     if ready is not None and ready[0] == ready[1]:
-        return True, f"all {ready[1]} servers were ready, says the log"
+        return True, f"all {ready[1]} servers were ready, says the log{_several_versions(looked)}"
     if looked.captured is not None and looked.captured.info.rows:
         return True, f"{len(looked.captured.info.servers)} servers were listened for, and rows reached them"
     if looked.rollouts is not None and looked.rollouts.count:
@@ -176,6 +177,12 @@ def _servers(looked: Looked) -> Told:
     if ready is not None:
         return False, f"the last that the log says is {ready[0]} of {ready[1]} servers ready"
     return False, "nothing tells whether all servers were up (--gym, or the log of `gym env start`)"
+
+
+def _several_versions(looked: Looked) -> str:
+    """Packages of which the logs name more than one release, in words."""
+    several = [f"{name} {' and '.join(found)}" for name, found in looked.logs.versions.items() if len(found) > 1]
+    return f"; the logs name {', '.join(several)}" if several else ""
 
 
 def _tools(looked: Looked) -> Told:

@@ -222,3 +222,18 @@ def test_what_gym_says_of_ray_is_in_its_servers_log(run: Any, doctor: Doctor) ->
     logs = read_logs([run.log("Started Ray cluster at 127.0.0.1:6379\n(raylet) spilled 1 MB\n" + SERVERS_UP)])
     assert logs.files[0].kind is LogKind.SERVERS
     assert logs.has(LogKind.RAY)
+
+
+def test_several_releases_that_a_log_names_are_told(run: Any, doctor: Doctor) -> None:
+    """Which of them is at fault, if any, a log alone cannot say."""
+    log = run.log("nemo-gym==0.5.1\nvLLM API server version 0.11.0\nnemo_gym 0.7.0\n" + SERVERS_UP)
+    assert read_logs([log]).versions == {"nemo-gym": ("0.5.1", "0.7.0"), "vllm": ("0.11.0",)}
+    looked = doctor(logs=(log,))
+    assert (looked.problems, looked.step(3).why.partition("; ")[2]) == ([], "the logs name nemo-gym 0.5.1 and 0.7.0")
+
+
+def test_more_than_can_be_looked_into_is_said(run: Any, doctor: Doctor, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("gymtap.proxy.doctor.logs.MAX_KEPT_LINES", 50)
+    words = [f"{a}{b}" for a in "ghijklmnop" for b in "ghijklmnop"]
+    looked = doctor(logs=(run.log("".join(f"error {word}\n" for word in words)),))
+    assert "only the first of what the logs tell: there is more than is looked into" in looked.report.given
