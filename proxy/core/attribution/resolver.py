@@ -304,7 +304,15 @@ class Resolver:
 
     def _claim_made(self, node: Node, answer: object) -> None:
         for token in lineage.made(answer):
-            self._claim(node, token, Method.LINEAGE, "an id in its response")
+            if self._made_twice(token, node):
+                self._tokens.distrust(token)
+            else:
+                self._claim(node, token, Method.LINEAGE, "an id in its response")
+
+    def _made_twice(self, token: Token, node: Node) -> bool:
+        """Whether another call of the same kind made this id: a cache's, a recording's, or a digest of the request."""
+        entry = self._tokens.get(token)
+        return entry is not None and entry[1].call is node.call and entry[1].exchange not in {node.id, node.parent}
 
     def _distrust_history(self, flow: Flow) -> None:
         """Ids that come with a dataset's row name no turn of it."""

@@ -18,7 +18,7 @@ scripts = st.builds(
     refusals=st.integers(0, 2),
     fails=st.booleans(),
     gives_up=st.sampled_from([False, False, False, True]),
-    call_ids=st.sampled_from(["random", "counted"]),
+    ids=st.sampled_from(["random", "counted", "digest"]),
     agent=st.sampled_from(["agent", "other"]),
 )
 

@@ -5,6 +5,7 @@ first model calls and on provider calls.
 """
 
 import base64
+import hashlib
 import json
 import random
 from collections.abc import Generator, Iterator
@@ -45,7 +46,7 @@ class Script:
     fails: bool = False  # the model server answers 500 in the end
     gives_up: bool = False  # the collector goes away while the self-call is open
     names_row: bool = True
-    call_ids: str = "random"  # or "counted", the same in every row
+    ids: str = "random"  # or "counted", the same in every row; or "digest", the same for the same request
     agent: str = "agent"
 
 
@@ -222,16 +223,16 @@ class Turns:
         model = self._model()
         yield
         provider = yield from self._provide(model)
-        call = "call_0" if script.call_ids == "counted" else world.token("call")
+        call = "call_0" if script.ids == "counted" else self._token("call")
         function = {"name": "get_weather", "arguments": "{}"}
         message: dict[str, Any] = {"role": "assistant", "content": script.answer}
         item: dict[str, Any] = {"type": "message", "role": "assistant", "content": [{"text": script.answer}]}
         if calls_tool:
             message = {"role": "assistant", "content": None, "tool_calls": [{"id": call, "function": function}]}
             item = {"type": "function_call", "call_id": call, **function}
-        world.end(provider, {"id": world.token("chatcmpl"), "choices": [{"message": message}]})
+        world.end(provider, {"id": self._token("chatcmpl"), "choices": [{"message": message}]})
         yield
-        self.id, self.cookie, self.output = world.token("resp"), self.cookie or world.cookie("Model___policy"), [item]
+        self.id, self.cookie, self.output = self._token("resp"), self.cookie or world.cookie("Model___policy"), [item]
         world.end(model, {"id": self.id, "output": [item]}, cookies=(self.cookie,))
         yield
         outcome = [{"type": "function_call_output", "call_id": call, "output": "cold"}] if calls_tool else []
@@ -246,6 +247,11 @@ class Turns:
         yield
         self.world.end(model, "inner error", 500)
         yield
+
+    def _token(self, kind: str) -> str:
+        if self.script.ids != "digest":
+            return self.world.token(kind)
+        return f"{kind}_{hashlib.sha256(json.dumps(self.input).encode()).hexdigest()[:24]}"
 
     def _model(self) -> Flow:
         path = self.prefix + "/v1/responses"
