@@ -297,7 +297,9 @@ _COMPLETE = re.compile(
 _PROGRESS = re.compile(r"\d%\|")
 _STOPPING = re.compile(r"\bshutting down\b|application shutdown", re.IGNORECASE)
 _CUT_OFF = re.compile(r"CancelledError|refused|disconnected|reset by peer|cannot connect|Connect call failed|closed")
-_LOST = re.compile(r"/run failed|rollout dropped|upstream_request_failed|Traceback \(most recent|dispatched rollouts", re.IGNORECASE)
+_LOST = re.compile(
+    r"/run failed|rollout dropped|upstream_request_failed|Traceback \(most recent|dispatched rollouts", re.IGNORECASE
+)
 _DIGITS = re.compile(r"\d+")
 _COMPARED_CHARS = 400
 _MOST_BLOCKS = 5_000
