@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from gymtap.proxy.demo.play import play
 from gymtap.schemas import (
@@ -20,6 +21,9 @@ from gymtap.schemas import (
     ServerKind,
     State,
 )
+
+settings.register_profile("any machine", deadline=None)  # a busy one is no failure
+settings.load_profile("any machine")
 
 START_NS = 1_796_000_000_000_000_000
 _KINDS = {
