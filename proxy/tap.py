@@ -8,7 +8,7 @@ import asyncio
 import resource
 import ssl
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
@@ -18,7 +18,7 @@ from typing import Self
 
 from gymtap.addons.redact import Redact
 from gymtap.proxy.core.addon import Addon, Setup
-from gymtap.proxy.core.errors import CaptureError, GymtapError
+from gymtap.proxy.core.errors import CaptureError, GymtapError, UsageError
 from gymtap.proxy.core.events import Tape
 from gymtap.proxy.core.redaction import Redactor
 from gymtap.proxy.engine import Causality, Engine, Listener
@@ -32,7 +32,8 @@ GAPS_EXIT_CODE = 5
 """The exit status of a command whose own work succeeded while its capture has gaps."""
 QUEUE_BYTES = 256 * 2**20
 """How much body data may wait for the recorder before it is dropped and counted."""
-_FIRST = ("identity", "redact")
+_REDACT = "redact"
+_FIRST = ("identity", _REDACT)
 _WATCH_S = 0.1
 
 
@@ -41,7 +42,8 @@ class TapSettings:
     """`capture` None is a new one under the captures root; `command` is what the capture says was run.
 
     `strict`: let nothing pass any more once something could not be recorded. `keep_cookies`: keep session
-    cookies whole, so that a replay can use them. `upstream_ca`: a PEM file trusted beside the system's.
+    cookies whole, so that a replay can use them. `upstream_ca`: a PEM file trusted beside the system's. `without`:
+    addons to leave out, by their entry points' names.
     """
 
     capture: Path | None = None
@@ -50,6 +52,7 @@ class TapSettings:
     keep_cookies: bool = False
     upstream_ca: Path | None = None
     queue_bytes: int = QUEUE_BYTES
+    without: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,12 @@ class Tap:
     """A running tap: `async with Tap(settings) as tap: await tap.listen(server)`.
 
     On leaving, every boundary is closed, what is on the tape is recorded, and the capture is closed. Entering
-    raises CaptureError when no capture can be kept there or what is there cannot be read, and UsageError for a CA file
-    that is none.
+    raises CaptureError when no capture can be kept there or what is there cannot be read. Making one raises UsageError
+    for a CA file that is none, and for an addon that cannot be left out.
     """
 
     def __init__(self, settings: TapSettings) -> None:
+        _check_without(settings.without)
         self._settings = settings
         self.upstream_tls: ssl.SSLContext = tls_context(settings.upstream_ca)
         self.capture: Path = settings.capture or fresh(captures_root(), time.time_ns())
@@ -92,7 +96,7 @@ class Tap:
             raise
         self._tape = Tape(self._settings.queue_bytes)
         self._engine = Engine(self._tape, prefix=writer.prefix)
-        self._recorder = Recorder(self._tape, writer, load_addons(writer, redactor))
+        self._recorder = Recorder(self._tape, writer, load_addons(writer, redactor, self._settings.without))
         self._recorder.start()
         if self._settings.strict:
             self._watching = asyncio.create_task(self._watch())
@@ -155,11 +159,22 @@ class Tap:
         self._failed = reason
 
 
-def load_addons(writer: CaptureWriter, redactor: Redactor) -> list[Addon]:
+def _check_without(without: Iterable[str]) -> None:
+    installed = {point.name for point in entry_points(group=ADDON_GROUP)}
+    for name in without:
+        if name == _REDACT:
+            raise UsageError("redaction cannot be left out", "secrets never reach the disk")
+        if name not in installed:
+            raise UsageError(f"no addon is called {name}", f"installed: {', '.join(sorted(installed))}")
+
+
+def load_addons(writer: CaptureWriter, redactor: Redactor, without: Container[str] = ()) -> list[Addon]:
     """Every installed addon, identity and redaction first. One that cannot be loaded is a gap, and left out."""
     setup = Setup(writer)
     addons: list[Addon] = []
     for point in _ordered(entry_points(group=ADDON_GROUP)):
+        if point.name in without:
+            continue
         try:
             factory = point.load()
             addons.append(Redact(setup, redactor) if factory is Redact else factory(setup))

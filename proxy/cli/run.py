@@ -32,6 +32,10 @@ def _run(  # noqa: PLR0917 - typer calls it by name
     keep_cookies: Annotated[
         bool, typer.Option("--keep-cookies", help="Keep session cookies whole, for replays.")
     ] = False,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="Leave an addon out, as in --without contracts. May be repeated.", metavar="ADDON"),
+    ] = None,
     tui: Annotated[bool, typer.Option("--tui", help="Show the run in the terminal UI while it runs.")] = False,
 ) -> None:
     """Run a command with a tap at every boundary; the exit status is the command's."""
@@ -55,6 +59,7 @@ def _run(  # noqa: PLR0917 - typer calls it by name
         strict=strict_capture,
         keep_cookies=keep_cookies,
         upstream_ca=upstream_ca,
+        without=tuple(without or ()),
     )
     parts = Parts(takeover=not no_takeover, causality=not no_causality, egress=not no_egress)
     proxy = MitmSettings(upstream_ca=upstream_ca) if proxy_env else None

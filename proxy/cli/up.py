@@ -56,6 +56,10 @@ def _up(  # noqa: PLR0917 - typer calls it by name
     keep_cookies: Annotated[
         bool, typer.Option("--keep-cookies", help="Keep session cookies whole, for replays.")
     ] = False,
+    without: Annotated[
+        list[str] | None,
+        typer.Option(help="Leave an addon out, as in --without contracts. May be repeated.", metavar="ADDON"),
+    ] = None,
 ) -> None:
     """Stand between clients and servers that already run, or that ask for it as they start."""
     import asyncio  # noqa: PLC0415 - quick `--help`
@@ -77,7 +81,13 @@ def _up(  # noqa: PLR0917 - typer calls it by name
     except ValueError as error:
         raise UsageError(f"--gym: {error}", "as in --gym http://127.0.0.1:11000") from None
     standing = Standing(
-        tap=TapSettings(capture=capture, strict=strict_capture, keep_cookies=keep_cookies, upstream_ca=upstream_ca),
+        tap=TapSettings(
+            capture=capture,
+            strict=strict_capture,
+            keep_cookies=keep_cookies,
+            upstream_ca=upstream_ca,
+            without=tuple(without or ()),
+        ),
         mappings=[parse_mapping(text) for text in mappings or ()],
         gym=head,
         takeover=takeover,

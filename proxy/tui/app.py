@@ -286,13 +286,6 @@ class GymtapTui(App[None]):
         before, after = full_label(others[0]), full_label(line)
         self.push_screen(TextPage(f"{before} | {after}", lambda: self.reader.ask(comparison.of_rows, before, after)))
 
-    def compare_exchanges(self, before: str, after: str) -> None:
-        """Compare two exchanges."""
-        from gymtap.proxy.tui import comparison  # noqa: PLC0415  # slow to load, and not needed to open
-
-        heading = f"{before} | {after}"
-        self.push_screen(TextPage(heading, lambda: self.reader.ask(comparison.of_exchanges, before, after)))
-
     def validate_exchange(self, name: str) -> None:
         """Say what checks find in an exchange."""
         from gymtap.proxy.tui.validation import validation  # noqa: PLC0415  # slow to load, and not needed to open

@@ -1,12 +1,12 @@
-"""Two rows, or two exchanges, side by side: which hops they share, and where each pair differs."""
+"""Two rows side by side: which hops they share, and where each pair differs."""
 
 from collections.abc import Iterator, Sequence
 
 from rich.text import Text
 
-from gymtap.proxy.replay.load import recorded, row
+from gymtap.proxy.replay.load import row
 from gymtap.proxy.replay.recorded import Recorded
-from gymtap.proxy.replay.sides import Pair, compare, compare_rows, reward_of, status
+from gymtap.proxy.replay.sides import Pair, compare_rows, reward_of, status
 from gymtap.proxy.store import Capture
 from gymtap.proxy.views.marks import FAILED_STYLE, OK_STYLE
 from gymtap.proxy.views.plain import one_line
@@ -23,12 +23,6 @@ def of_rows(capture: Capture, before: str, after: str) -> list[Targeted]:
     left, right = row(capture, RowKey.parse(before)), row(capture, RowKey.parse(after))
     told = ["none" if reward is None else f"{reward:g}" for reward in (reward_of(left), reward_of(right))]
     return [(Text(f"reward {told[0]} | {told[1]}", "bold"), None), *_pairs(compare_rows(left, right))]
-
-
-def of_exchanges(capture: Capture, before: str, after: str) -> list[Targeted]:
-    """Two exchanges by their ids. Raises CaptureError."""
-    left, right = (recorded(capture, capture.exchange(name)) for name in (before, after))
-    return list(_pairs([compare(left, right)]))
 
 
 def _pairs(pairs: Sequence[Pair]) -> Iterator[Targeted]:

@@ -8,11 +8,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from gymtap.proxy.core.errors import CaptureError
+from gymtap.proxy.core.errors import CaptureError, UsageError
 from gymtap.proxy.store import Capture
 from gymtap.proxy.tap import GAPS_EXIT_CODE, Tap, TapSettings
 from gymtap.proxy.wiring.wrap import Wrapping, conclude, wrap
-from gymtap.schemas import GapKind, Server
+from gymtap.schemas import Call, GapKind, Server
 
 _NO_ROOM = 0
 
@@ -35,6 +35,23 @@ async def test_traffic_goes_on_when_it_cannot_be_kept(provider, tmp_path) -> Non
     info = Capture(tmp_path / "c").info()
     assert info.exchanges == 3
     assert {gap.kind for gap in info.gaps} == {GapKind.QUEUE_FULL}
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("redact", "cannot be left out"), ("nonesuch", "no addon is called nonesuch")]
+)
+def test_only_an_addon_that_is_no_safeguard_can_be_left_out(name, said, tmp_path) -> None:
+    with pytest.raises(UsageError, match=said):
+        Tap(TapSettings(capture=tmp_path / "c", without=(name,)))
+
+
+async def test_an_addon_can_be_left_out(provider, tmp_path) -> None:
+    """Without identity, nothing says which row an exchange is of, nor what it asks for."""
+    async with Tap(TapSettings(capture=tmp_path / "c", without=("identity",))) as tap:
+        listener = await tap.listen(_server(provider.url))
+        await _post(f"{listener.server.listen}/run")
+    (exchange,) = Capture(tmp_path / "c").exchanges()
+    assert exchange.call is Call.OTHER
 
 
 async def test_a_strict_tap_lets_nothing_pass_after_a_gap(provider, tmp_path) -> None:
