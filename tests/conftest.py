@@ -71,6 +71,13 @@ def _exchange(
     return Exchange(**values | said)
 
 
+@pytest.fixture(autouse=True)
+def _no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is written is as wide and as colourful as into a pipe, whatever terminal the tests run in."""
+    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+
+
 @pytest.fixture(scope="session")
 def attributed() -> Any:
     """`attributed(task, **fields)`: an attribution that is certain, unless it says otherwise."""

@@ -72,8 +72,6 @@ def _fill(writer: CaptureWriter, exchange: Make, attributed: Make, start_ns: int
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty place for captures, which the command line looks into."""
     monkeypatch.setenv("GYMTAP_HOME", str(tmp_path / "captures"))
-    for name in ("COLUMNS", "NO_COLOR", "FORCE_COLOR"):
-        monkeypatch.delenv(name, raising=False)
     return tmp_path / "captures"
 
 

@@ -32,7 +32,11 @@ async def _front(tap: Tap, name: str, kind: ServerKind, upstream: str) -> str:
 async def _passage(url: str) -> AsyncIterator[str]:
     """A way to a server that ends while the server goes on: how a provider goes away."""
 
+    writers: list[asyncio.StreamWriter] = []
+    ended: list[asyncio.Future[None]] = []
+
     async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
         while data := await reader.read(65536):
             writer.write(data)
             await writer.drain()
@@ -40,13 +44,18 @@ async def _passage(url: str) -> AsyncIterator[str]:
 
     async def connected(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         inner_reader, inner_writer = await asyncio.open_connection("127.0.0.1", int(url.rpartition(":")[2]))
-        await asyncio.gather(pipe(reader, inner_writer), pipe(inner_reader, writer))
+        both = asyncio.gather(pipe(reader, inner_writer), pipe(inner_reader, writer), return_exceptions=True)
+        ended.append(asyncio.ensure_future(both))
+        await both
 
     server = await asyncio.start_server(connected, "127.0.0.1", 0)
     try:
         yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     finally:
         server.close()
+        for writer in writers:
+            writer.transport.abort()
+        await asyncio.gather(*ended)
 
 
 @pytest.fixture
