@@ -46,15 +46,34 @@ REQUEST_HEAD = (
 )
 
 
-def bodies() -> Iterator[bytes]:
-    """JSON bodies of 4 KB, no two alike: a recorder that keeps equal bodies once must keep each of these."""
+QUESTION = b'{"model": "m", "input": [{"role": "user", "content": "1%09d %b"}]}'
+ANSWER = (
+    b'{"id": "resp_1%09d", "object": "response", "created_at": 0, "model": "m", "status": "completed", "output": '
+    b'[{"type": "message", "id": "msg_1%09d", "role": "assistant", "status": "completed", "content": '
+    b'[{"type": "output_text", "text": "%b", "annotations": []}]}], "tools": [], "tool_choice": "auto", '
+    b'"parallel_tool_calls": true, "usage": {"input_tokens": 10, "output_tokens": 5, "total_tokens": 15}}'
+)
+
+
+def texts(around: bytes) -> Iterator[tuple[int, bytes]]:
+    """Numbers from 0, each with the text that makes a body of 4 KB; no two alike, for a store keeps equal ones once."""
     chance = random.Random(0)
     words = ["".join(chance.choices("abcdefghijklmnopqrstuvwxyz", k=chance.randrange(2, 10))) for _ in range(4000)]
     text = " ".join(chance.choices(words, k=200_000)).encode()
-    size = BODY_BYTES - len(b'{"number": 0000000000, "text": ""}')
+    size = BODY_BYTES - len(around)
     for number in itertools.count():
         start = number * 7919 % (len(text) - size)
-        yield b'{"number": 1%09d, "text": "%b"}' % (number, text[start : start + size])
+        yield number, text[start : start + size]
+
+
+def questions() -> Iterator[bytes]:
+    """Requests to a model, of 4 KB each."""
+    return (QUESTION % each for each in texts(QUESTION % (0, b"")))
+
+
+def answers() -> Iterator[bytes]:
+    """What a model answers, 4 KB each: a body that checks find nothing in."""
+    return (ANSWER % (number, number, text) for number, text in texts(ANSWER % (0, 0, b"")))
 
 
 # The upstream.
@@ -81,8 +100,8 @@ class Upstream(asyncio.Protocol):
 
 async def run_upstream(port: int) -> None:
     """Serve until killed."""
-    answers = bodies()
-    server = await asyncio.get_running_loop().create_server(lambda: Upstream(answers), "127.0.0.1", port)
+    made = answers()
+    server = await asyncio.get_running_loop().create_server(lambda: Upstream(made), "127.0.0.1", port)
     await server.serve_forever()
 
 
@@ -314,7 +333,7 @@ def ended_cpu_s() -> float:
 
 def measure(subject: Subject, port: int, seconds: float) -> int:
     """Load the port; how many requests were made in all."""
-    requests = bodies()
+    requests = questions()
     start = time.monotonic()
     warm = asyncio.run(load(port, requests, CONNECTIONS, for_seconds(min(1.0, seconds / 3))))
     begin = time.monotonic()

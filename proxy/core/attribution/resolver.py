@@ -279,7 +279,7 @@ class Resolver:
         if node.call is Call.RUN:
             self._distrust_history(flow)
         elif node.call is Call.VERIFY and isinstance(flow.request_json, dict):
-            self._claim_made(node, flow.request_json.get("response"))
+            self._claim_made(node, lineage.made(flow.request_json.get("response")))
         elif node.call in tree.GENERATIONS:
             self._read_conversation(node, flow)
         elif row_of(node) is None and node.call is Call.RESPONSES:
@@ -302,8 +302,8 @@ class Resolver:
         if not self._tie(node, thread, Link(method, Confidence.HIGH, evidence)):
             self._tokens.distrust(token)
 
-    def _claim_made(self, node: Node, answer: object) -> None:
-        for token in lineage.made(answer):
+    def _claim_made(self, node: Node, made: list[Token]) -> None:
+        for token in made:
             if self._made_twice(token, node):
                 self._tokens.distrust(token)
             else:
@@ -398,11 +398,12 @@ class Resolver:
             node.answer = content.answer(flow.response_json)[:MAX_ANSWER_CHARS]
         if node.failed:
             return
+        made = lineage.made(flow.response_json)
         if asks_model_server(node):
-            self._match_providers(node, set(lineage.made(flow.response_json)))
-        self._claim_made(node, flow.response_json)
+            self._match_providers(node, made)
+        self._claim_made(node, made)
 
-    def _match_providers(self, node: Node, made: set[Token]) -> None:
+    def _match_providers(self, node: Node, made: list[Token]) -> None:
         """A model server's answer is its provider's: by an id in it, or by text that no other candidate gave."""
         children = [child for ref in node.waiting if (child := ref()) is not None and child.parent in {None, node.id}]
         for child in children:
