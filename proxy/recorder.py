@@ -336,11 +336,14 @@ class Recorder:
         if before is not None and before[0] is said and before[1] is self._servers[said.name]:
             return before[1]
         server = self._writer.listening(said)
-        self._heard[said.name] = said, server
-        if self._servers.get(server.name) != server:
+        known = self._servers.get(server.name)
+        if known == server:
+            server = known
+        else:
             self._servers[server.name] = server
             for addon in self._addons:
                 self._call(addon, "listening", partial(addon.listening, server))
+        self._heard[said.name] = said, server
         return server
 
     def _record(self, event: Event) -> None:

@@ -200,6 +200,9 @@ def _of_suspects(node: Node, depth: int) -> "tuple[dict[RowState, None], bool]":
     return rows, complete
 
 
+_NO_ROW = Attribution(evidence="nothing in flight that is of a known row may have caused it")
+
+
 def describe(node: Node) -> Attribution:
     """Say what is known of an exchange's row by now."""
     row = row_of(node)
@@ -209,7 +212,7 @@ def describe(node: Node) -> Attribution:
     rows, complete = possible(node)
     guess = node.guess or _thread_guess(node)
     if not rows or guess is None:
-        return Attribution(evidence="nothing in flight that is of a known row may have caused it")
+        return _NO_ROW
     if len(rows) == 1:
         sure = guess if complete else guess.capped(Confidence.LOW)
         return Attribution(
