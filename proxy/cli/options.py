@@ -1,5 +1,6 @@
 """The options that several commands share, so that they are called and explained the same everywhere."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,3 +13,18 @@ CaptureOption = Annotated[
     typer.Option("--capture", "-c", metavar="CAPTURE", help="A capture's path or name; the newest if left out."),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON instead (see docs/cli.md).")]
+
+# What a tap is started with.
+
+CaptureDirectory = Annotated[
+    Path | None, typer.Option("--capture", "-c", help="Where to keep the capture; a new directory by default.")
+]
+UpstreamCa = Annotated[Path | None, typer.Option(help="A PEM file to trust beside the system's.")]
+StrictCapture = Annotated[
+    bool, typer.Option("--strict-capture", help="Stop the traffic rather than let any pass unrecorded.")
+]
+KeepCookies = Annotated[bool, typer.Option("--keep-cookies", help="Keep session cookies whole, for replays.")]
+Without = Annotated[
+    list[str] | None,
+    typer.Option(help="Leave an addon out, as in --without contracts. May be repeated.", metavar="ADDON"),
+]

@@ -1,9 +1,10 @@
 """`gymtap run`: a tap around any Gym command."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from gymtap.proxy.cli.options import CaptureDirectory, KeepCookies, StrictCapture, UpstreamCa, Without
 
 
 def register(app: typer.Typer) -> None:
@@ -15,9 +16,7 @@ def _run(  # noqa: PLR0917 - typer calls it by name
     command: Annotated[
         list[str], typer.Argument(help="The command to run, as in: -- gym eval run ...", metavar="-- COMMAND...")
     ],
-    capture: Annotated[
-        Path | None, typer.Option("--capture", "-c", help="Where to keep the capture; a new directory by default.")
-    ] = None,
+    capture: CaptureDirectory = None,
     no_takeover: Annotated[bool, typer.Option("--no-takeover", help="Do not listen in the servers' place.")] = False,
     no_causality: Annotated[bool, typer.Option("--no-causality", help="Do not pass the parent exchange on.")] = False,
     no_egress: Annotated[bool, typer.Option("--no-egress", help="Do not capture calls that leave Gym.")] = False,
@@ -25,17 +24,10 @@ def _run(  # noqa: PLR0917 - typer calls it by name
         bool,
         typer.Option("--proxy-env", help="Be an HTTPS proxy too, and set its variables and CA; see docs/mitmproxy.md."),
     ] = False,
-    upstream_ca: Annotated[Path | None, typer.Option(help="A PEM file to trust beside the system's.")] = None,
-    strict_capture: Annotated[
-        bool, typer.Option("--strict-capture", help="Stop the traffic rather than let any pass unrecorded.")
-    ] = False,
-    keep_cookies: Annotated[
-        bool, typer.Option("--keep-cookies", help="Keep session cookies whole, for replays.")
-    ] = False,
-    without: Annotated[
-        list[str] | None,
-        typer.Option(help="Leave an addon out, as in --without contracts. May be repeated.", metavar="ADDON"),
-    ] = None,
+    upstream_ca: UpstreamCa = None,
+    strict_capture: StrictCapture = False,
+    keep_cookies: KeepCookies = False,
+    without: Without = None,
     tui: Annotated[bool, typer.Option("--tui", help="Show the run in the terminal UI while it runs.")] = False,
 ) -> None:
     """Run a command with a tap at every boundary; the exit status is the command's."""

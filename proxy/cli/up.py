@@ -1,10 +1,11 @@
 """`gymtap up`: a tap that stands until it is stopped."""
 
 from enum import StrEnum
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from gymtap.proxy.cli.options import CaptureDirectory, KeepCookies, StrictCapture, UpstreamCa, Without
 
 
 class Engine(StrEnum):
@@ -43,23 +44,14 @@ def _up(  # noqa: PLR0917 - typer calls it by name
     token: Annotated[
         str, typer.Option(envvar="GYMTAP_TOKEN", help="What they have to know; a new one by default.")
     ] = "",
-    capture: Annotated[
-        Path | None, typer.Option("--capture", "-c", help="Where to keep the capture; a new directory by default.")
-    ] = None,
-    upstream_ca: Annotated[Path | None, typer.Option(help="A PEM file to trust beside the system's.")] = None,
+    capture: CaptureDirectory = None,
+    upstream_ca: UpstreamCa = None,
     expose: Annotated[
         bool, typer.Option("--expose", help="Allow --map and --mode to listen where other machines reach it.")
     ] = False,
-    strict_capture: Annotated[
-        bool, typer.Option("--strict-capture", help="Stop the traffic rather than let any pass unrecorded.")
-    ] = False,
-    keep_cookies: Annotated[
-        bool, typer.Option("--keep-cookies", help="Keep session cookies whole, for replays.")
-    ] = False,
-    without: Annotated[
-        list[str] | None,
-        typer.Option(help="Leave an addon out, as in --without contracts. May be repeated.", metavar="ADDON"),
-    ] = None,
+    strict_capture: StrictCapture = False,
+    keep_cookies: KeepCookies = False,
+    without: Without = None,
 ) -> None:
     """Stand between clients and servers that already run, or that ask for it as they start."""
     import asyncio  # noqa: PLC0415 - quick `--help`
