@@ -19,7 +19,10 @@ def _skill(
     *,
     listed: Annotated[bool, typer.Option("--list", help="List the pages.")] = False,
     install: Annotated[
-        Path | None, typer.Option("--install", metavar="DIR", help="Write all pages under DIR, say .claude/skills.")
+        Path | None,
+        typer.Option(
+            "--install", metavar="DIR", help="Write all pages under DIR, where your coding agent looks for skills."
+        ),
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite pages that were edited.")] = False,
     as_json: JsonOption = False,
