@@ -54,7 +54,7 @@ def _causes(
     if not found:
         screen.note("no row failed" + ("" if every_row else "; --all looks for what was silently lost"))
     else:
-        screen.note(f"next: gymtap why {found[0].rows[0]}")
+        screen.hint(f"why {found[0].rows[0]}", capture)
 
 
 def _document(cause: "Cause") -> dict[str, Any]:

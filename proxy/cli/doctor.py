@@ -71,11 +71,11 @@ def _doctor(
     if as_json:
         screen.write_json(report.as_json())
     else:
-        _draw(report)
+        _draw(report, capture)
     raise typer.Exit(report.exit_code)
 
 
-def _draw(report: "Report") -> None:
+def _draw(report: "Report", capture: str | None) -> None:
     """The steps, then the diagnosis; what was looked at is said on stderr."""
     from gymtap.proxy.cli.why import show_diagnosis  # noqa: PLC0415 - only where it is drawn
 
@@ -84,7 +84,7 @@ def _draw(report: "Report") -> None:
         _draw_step(step)
     out = screen.out()
     out.print("")
-    show_diagnosis(out, report.diagnosis)
+    show_diagnosis(out, report.diagnosis, capture=capture)
 
 
 def _draw_step(step: "Step") -> None:

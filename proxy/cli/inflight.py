@@ -39,15 +39,15 @@ def _inflight(
     from gymtap.proxy.cli.choose import open_capture  # noqa: PLC0415 - quick `--help`
 
     opened = open_capture(capture)
-    alarmed = _look(opened, quiet * 1_000, as_json)
+    alarmed = _look(opened, capture, quiet * 1_000, as_json)
     while watch and opened.live():
         time.sleep(_WATCH_S)
-        alarmed = _look(opened, quiet * 1_000, as_json)
+        alarmed = _look(opened, capture, quiet * 1_000, as_json)
     raise typer.Exit(1 if alarmed else 0)
 
 
-def _look(capture: "Capture", quiet_ms: float, as_json: bool) -> bool:
-    """Look once and show it; whether there is an alarm."""
+def _look(capture: "Capture", name: str | None, quiet_ms: float, as_json: bool) -> bool:
+    """Look once and show it; whether there is an alarm. `name` is what a person called the capture by."""
     from gymtap.proxy.core.in_flight import alarms, waits  # noqa: PLC0415 - quick `--help`
 
     now_ns, live = time.time_ns(), capture.live()
@@ -60,6 +60,8 @@ def _look(capture: "Capture", quiet_ms: float, as_json: bool) -> bool:
         screen.write_json(_document(capture, live, waiting, found, now_ns))
     else:
         _draw(live, waiting, found)
+        if found:
+            screen.hint(f"show {found[0].exchange}", name)
     return bool(found) and live
 
 
@@ -122,5 +124,3 @@ def _draw(live: bool, waiting: "list[Wait]", found: "list[Alarm]") -> None:
     rows_waiting = len({wait.row for wait in waiting if wait.row})
     about = "" if live else ": its tap has ended; this is what it left open"
     screen.note(f"{counted(len(waiting), 'call')} open, {counted(rows_waiting, 'row')} waiting{about}")
-    if found:
-        screen.note(f"next: gymtap show {found[0].exchange}")

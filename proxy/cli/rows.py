@@ -71,7 +71,7 @@ def _rows(
         screen.note(f"{len(found) - len(found[:limit]):,} more without --limit")
     bad = next((row for row in found if row.state is RowState.FAILED), None)
     if bad is not None:
-        screen.note(f"next: gymtap tree {quote(names[bad.key])}   (its calls, and the whole error)")
+        screen.hint(f"tree {quote(names[bad.key])}", capture, "   (its calls, and the whole error)")
 
 
 def _names(rows: "list[Row]", agent: str | None) -> "dict[RowKey, str]":

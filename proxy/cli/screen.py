@@ -46,6 +46,14 @@ def note(text: str) -> None:
     sys.stderr.flush()
 
 
+def hint(command: str, capture: str | None, about: str = "") -> None:
+    """What to type next, on stderr; in the same capture, where one was named."""
+    import shlex  # noqa: PLC0415 - only where a capture was named
+
+    named = f" -c {shlex.quote(capture)}" if capture else ""
+    note(f"next: gymtap {command}{named}{about}")
+
+
 def write_json(value: Any) -> None:
     """One JSON document on stdout, indented."""
     import orjson  # noqa: PLC0415 - loaded only by commands that write JSON

@@ -42,7 +42,7 @@ def _tree(
         return
     show_tree(screen.out(), seen)
     if (failure := seen.deepest_failure) is not None:
-        screen.note(f"next: gymtap show {failure}")
+        screen.hint(f"show {failure}", capture)
 
 
 @dataclass(frozen=True)

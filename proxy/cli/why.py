@@ -47,6 +47,8 @@ def _why(
     as_json: JsonOption = False,
 ) -> None:
     """Say why a row failed: the layer, the innermost body, the likely cause and what to do next."""
+    if what is not None and Path(what).is_file():  # a bundle
+        capture, what = what, None
     if log or output or source:
         diagnosis, difference = _of_paths(log or [], output, source), None
     else:
@@ -54,7 +56,7 @@ def _why(
     if as_json:
         screen.write_json({"sibling": difference, **diagnosis.model_dump(mode="json")})
         return
-    show_diagnosis(screen.out(), diagnosis, difference)
+    show_diagnosis(screen.out(), diagnosis, difference, capture=capture)
 
 
 def _of_paths(logs: list[Path], output: Path | None, source: Path | None) -> "Diagnosis":
@@ -68,8 +70,6 @@ def _of_paths(logs: list[Path], output: Path | None, source: Path | None) -> "Di
 def _of_capture(name: str | None, what: str | None) -> "tuple[Diagnosis, str | None]":
     from gymtap.proxy.cli.choose import open_capture  # noqa: PLC0415 - quick `--help`
 
-    if what is not None and Path(what).is_file():  # a bundle
-        name, what = what, None
     capture = open_capture(name)
     now_ns = time.time_ns()
     row = _first_bad_row(capture, now_ns) if what is None else _named_row(capture, what)
@@ -128,8 +128,13 @@ def _rowless(capture: "Capture", what: str | None, now_ns: int) -> "Diagnosis":
 # --- the report ------------------------------------------------------------------------------------------------
 
 
-def show_diagnosis(out: "Console", diagnosis: "Diagnosis", difference: str | None = None) -> None:
-    """Draw a report: symptom, layer, evidence, cause, next action, the chain, and the innermost body."""
+def show_diagnosis(
+    out: "Console", diagnosis: "Diagnosis", difference: str | None = None, *, capture: str | None = None
+) -> None:
+    """Draw a report: symptom, layer, evidence, cause, next action, the chain, and the innermost body.
+
+    `capture` is what a person called it by, for the hint at the end; None where it was the newest.
+    """
     for name, text in _fields(diagnosis, difference):
         _field(out, name, text)
     if diagnosis.chain:
@@ -138,7 +143,7 @@ def show_diagnosis(out: "Console", diagnosis: "Diagnosis", difference: str | Non
             out.print(_hop_line(number, hop), markup=False, highlight=False, soft_wrap=True)
     _body(out, diagnosis)
     if diagnosis.exchange is not None:
-        screen.note(f"next: gymtap show {diagnosis.exchange}   (the whole exchange)")
+        screen.hint(f"show {diagnosis.exchange}", capture, "   (the whole exchange)")
 
 
 def _fields(diagnosis: "Diagnosis", difference: str | None) -> list[tuple[str, str]]:

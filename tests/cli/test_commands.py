@@ -22,7 +22,13 @@ def test_rows_are_listed_with_the_innermost_message(gymtap: Gymtap, capture: Pat
     assert "the tap stopped while this was open" in lines[2]
     assert len(lines) == 6
     assert "5 rows: 2 failed, 3 done" in said.err
-    assert "next: gymtap tree 5.0" in said.err
+    assert f"next: gymtap tree 5.0 -c {capture}   (" in said.err
+
+
+def test_hints_stay_in_the_capture_that_was_named(gymtap: Gymtap, capture: Path) -> None:
+    """What is to be typed next opens the same capture, not the newest."""
+    assert f"next: gymtap show a5 -c {capture}" in gymtap("tree", "5.0", "-c", str(capture)).err
+    assert "next: gymtap show a5\n" in gymtap("tree", "5.0").err
 
 
 def test_the_newest_capture_is_the_default_and_is_named_on_stderr(gymtap: Gymtap, capture: Path) -> None:
