@@ -1,10 +1,12 @@
 """What every screen is: a line on the run above, the view, the keys below; and told when something changed."""
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, ClassVar, cast
 
 from rich.text import Text
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.css.query import NoMatches
 from textual.screen import Screen
 from textual.widgets import Footer, Static
 from textual.worker import Worker
@@ -54,7 +56,8 @@ class Page(Screen[None]):
     def beat(self) -> None:
         """Something changed; a view that is still being made finds that out by itself."""
         if self.is_mounted:
-            self.changed()
+            with suppress(NoMatches):  # a view that is being taken down has lost parts already
+                self.changed()
 
     def changed(self) -> None:
         """Rows, causes or the run's state are others: called at most ten times a second."""

@@ -171,3 +171,12 @@ def emptied(own_capture: Path) -> Path:
 async def test_a_capture_that_is_none_is_told_inside(opened: Open, emptied: Path) -> None:
     async with opened(emptied, read=False) as desk:
         await desk.shows("not a capture")
+
+
+async def test_a_view_that_is_being_taken_down_bears_a_change(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture) as desk:
+        await desk.shows("top causes")
+        page = desk.app.screen
+        assert isinstance(page, Overview)
+        await page.query_one("#status").remove()
+        page.beat()
