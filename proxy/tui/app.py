@@ -28,7 +28,6 @@ from gymtap.proxy.tui import outside
 from gymtap.proxy.tui.byte_lines import Bytes
 from gymtap.proxy.tui.choice import Choice
 from gymtap.proxy.tui.content import Content
-from gymtap.proxy.tui.exchange_page import ExchangePage
 from gymtap.proxy.tui.export import write_rows
 from gymtap.proxy.tui.feed import Feed
 from gymtap.proxy.tui.help import Help
@@ -173,6 +172,8 @@ class GymtapTui(App[None]):
 
     def show_exchange(self, exchange: str, diagnosis: Diagnosis | None = None) -> None:
         """To an exchange; the diagnosis is its row's, where it is known."""
+        from gymtap.proxy.tui.exchange_page import ExchangePage  # noqa: PLC0415  # much to load, and not needed to open
+
         self.push_screen(ExchangePage(exchange, diagnosis))
 
     def show_row_beside(self, line: RowLine, by: int) -> None:

@@ -83,8 +83,9 @@ class Overview(Page):
         """Sum up again, not more often than can be read."""
         super().changed()
         self._flight(self.tui.feed.pulse)
-        seen = (self.tui.rows.version, self.size.width)
-        if seen == self._seen or self._waits:
+        rows = self.tui.rows
+        seen = (rows.version, self.size.width)
+        if seen == self._seen or self._waits or not (rows.lines or rows.complete):
             return
         wait_s = self._summed_at + _EVERY_S - time.monotonic()
         if wait_s > 0:
