@@ -24,6 +24,8 @@ from textual.worker import Worker, WorkerState, get_current_worker
 
 from gymtap.proxy.core.errors import GymtapError
 from gymtap.proxy.store import Capture, RowLine
+from gymtap.proxy.store.listed import full_label
+from gymtap.proxy.store.notes import Notes
 from gymtap.proxy.tui import outside
 from gymtap.proxy.tui.byte_lines import Bytes
 from gymtap.proxy.tui.choice import Choice
@@ -32,12 +34,11 @@ from gymtap.proxy.tui.export import write_rows
 from gymtap.proxy.tui.feed import Feed
 from gymtap.proxy.tui.help import Help
 from gymtap.proxy.tui.in_flight import InFlight
-from gymtap.proxy.tui.notes import Notes
 from gymtap.proxy.tui.overview import Overview
 from gymtap.proxy.tui.page import Page
 from gymtap.proxy.tui.prompt import Prompt
 from gymtap.proxy.tui.reader import Reader
-from gymtap.proxy.tui.row_list import RowList, full_label
+from gymtap.proxy.tui.row_list import RowList
 from gymtap.proxy.tui.row_page import RowPage, read_diagnosis, read_row
 from gymtap.proxy.tui.rows_page import RowsPage
 from gymtap.proxy.tui.text_page import TextPage

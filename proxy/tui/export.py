@@ -6,7 +6,7 @@ from pathlib import Path
 import orjson
 
 from gymtap.proxy.core.errors import UsageError
-from gymtap.proxy.tui.feed import as_row
+from gymtap.proxy.store.listed import as_row
 from gymtap.proxy.tui.row_list import RowList
 
 _TOLD_EVERY = 5_000

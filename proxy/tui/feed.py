@@ -11,9 +11,9 @@ from pathlib import Path
 from threading import Event
 
 from gymtap.proxy.core.errors import GymtapError
-from gymtap.proxy.store import Capture, Identity, RowLine
+from gymtap.proxy.store import Capture, Identity
 from gymtap.proxy.tui.row_list import RowList
-from gymtap.schemas import Diagnosis, Exchange, Gap, Row, RowState
+from gymtap.schemas import Diagnosis, Exchange, Gap, RowState
 
 POLL_S = 0.25
 """How often a live capture is asked for changes."""
@@ -108,31 +108,22 @@ class Feed:
         }
 
     def _work(self, capture: Capture, wanted: dict[Identity, int], known: dict[int, Diagnosis]) -> None:
-        self.undiagnosed = len(wanted)
-        for piece in capture.failure_shapes() if wanted else ():
-            found: dict[int, Diagnosis] = {}
-            for identity in wanted.keys() & piece.keys():
-                self._look(capture, wanted.pop(identity), piece[identity], known, found)
-                if self.stop.is_set():
-                    return
-            self._tell(found, len(wanted))
-        found = {}
-        for identity, at in wanted.items():  # what failed without a failed exchange
-            self._look(capture, at, hash(identity), known, found)
-        self._tell(found, 0)
+        self.undiagnosed = left = len(wanted)
+        if not wanted:
+            return
+        from gymtap.proxy.diagnose.listing import diagnosing  # noqa: PLC0415  # slow to load, and not needed to open
 
-    def _look(
-        self, capture: Capture, at: int, shape: int, known: dict[int, Diagnosis], found: dict[int, Diagnosis]
-    ) -> None:
-        if shape not in known:
-            from gymtap.proxy.diagnose.capture import diagnose_row  # noqa: PLC0415  # slow to load, and not needed to open
-
-            self._breathe()
-            known[shape] = diagnose_row(capture, as_row(self.rows.lines[at]), now_ns=time.time_ns())
+        found: dict[int, Diagnosis] = {}
+        lines = {identity: self.rows.lines[at] for identity, at in wanted.items()}
+        for identity, diagnosis in diagnosing(capture, lines, known, self._breathe):
+            if self.stop.is_set():
+                return
+            found[wanted[identity]] = diagnosis
             if time.monotonic() - self._told > _TOLD_EVERY_S:
-                self._tell(found, self.undiagnosed - len(found))
-                found.clear()
-        found[at] = known[shape]
+                left -= len(found)
+                self._tell(found, left)
+                found = {}
+        self._tell(found, 0)
 
     def _tell(self, found: dict[int, Diagnosis], undiagnosed: int) -> None:
         self.undiagnosed = undiagnosed
@@ -155,22 +146,6 @@ def _pulse(capture: Capture) -> Pulse:
         rate=capture.count(now_ns - _RATE_S * 1_000_000_000) / _RATE_S if live else 0.0,
         in_flight=tuple(capture.open_exchanges()),
         gaps=capture.gaps(),
-    )
-
-
-def as_row(line: RowLine) -> Row:
-    """The row of a line."""
-    return Row(
-        key=line.key,
-        state=line.state,
-        root=line.root,
-        started_ns=line.started_ns,
-        duration_ms=line.duration_ms,
-        status=line.status,
-        error=line.error,
-        reward=line.reward,
-        exchanges=line.exchanges,
-        failed_exchanges=line.failed,
     )
 
 

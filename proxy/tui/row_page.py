@@ -13,10 +13,9 @@ from textual.widgets import Static
 
 from gymtap.proxy.core.errors import GymtapError
 from gymtap.proxy.store import Capture, RowLine
-from gymtap.proxy.tui.feed import as_row
+from gymtap.proxy.store.listed import as_row, full_label
 from gymtap.proxy.tui.lines import Lines, TextLines
 from gymtap.proxy.tui.page import Page
-from gymtap.proxy.tui.row_list import full_label
 from gymtap.proxy.tui.waterfall_list import Waterfall
 from gymtap.proxy.views.call_tree import CallTree, call_tree
 from gymtap.proxy.views.diagnosis_view import NAME_CELLS, diagnosis_lines

@@ -15,14 +15,15 @@ from textual.worker import get_current_worker
 
 from gymtap.proxy.core.filter import Filter, parse
 from gymtap.proxy.store import Capture
+from gymtap.proxy.store.listed import Listed, Order, full_label
+from gymtap.proxy.store.notes import Note
+from gymtap.proxy.store.search import row_hits
 from gymtap.proxy.tui.choice import Choice
 from gymtap.proxy.tui.lines import Lines
-from gymtap.proxy.tui.notes import Note
 from gymtap.proxy.tui.page import Page
 from gymtap.proxy.tui.prompt import Prompt
-from gymtap.proxy.tui.row_list import Listed, Order, View, full_label
+from gymtap.proxy.tui.row_list import View
 from gymtap.proxy.tui.rows_table import RowsTable
-from gymtap.proxy.tui.search import row_hits
 from gymtap.proxy.views.words import counted
 from gymtap.schemas import RowState
 

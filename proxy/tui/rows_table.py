@@ -6,8 +6,9 @@ from time import time_ns
 
 from rich.text import Text
 
+from gymtap.proxy.store.listed import Listed
 from gymtap.proxy.tui.lines import Lines
-from gymtap.proxy.tui.row_list import Listed, RowList
+from gymtap.proxy.tui.row_list import RowList
 from gymtap.proxy.views.marks import FAILED_STYLE, OK_STYLE, OPEN_STYLE
 from gymtap.proxy.views.plain import clipped, one_line, printable
 from gymtap.proxy.views.words import age_ms, duration

@@ -13,7 +13,7 @@ from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.core.filter import parse
 from gymtap.proxy.tui.exchange_page import ExchangePage
 from gymtap.proxy.tui.help import Help
-from gymtap.proxy.tui.notes import Notes
+from gymtap.proxy.store.notes import Notes
 from gymtap.proxy.tui.outside import look
 from gymtap.proxy.tui.replay_page import ReplayPage
 from gymtap.proxy.tui.row_page import RowPage

@@ -1,0 +1,66 @@
+"""The rows of a capture that pass a filter; those that failed are diagnosed where the filter asks for it.
+
+Rows in which the same failed byte for byte share one diagnosis, so that it is made as often as there are causes.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+
+from gymtap.proxy.core.filter import Filter
+from gymtap.proxy.diagnose.capture import diagnose_row
+from gymtap.proxy.store import Capture, Identity, RowLine
+from gymtap.proxy.store.listed import Listed, as_row
+from gymtap.proxy.store.notes import Notes
+from gymtap.schemas import Diagnosis, RowState
+
+
+def diagnosing(
+    capture: Capture,
+    wanted: Mapping[Identity, RowLine],
+    known: dict[int, Diagnosis] | None = None,
+    before: Callable[[], None] = lambda: None,
+) -> Iterator[tuple[Identity, Diagnosis]]:
+    """Each of these failed rows with its diagnosis, in no order. `before` is called before each that takes its time.
+
+    `known` keeps diagnoses from one call to the next, by what failed.
+    """
+    known = {} if known is None else known
+    left = dict(wanted)
+    for piece in capture.failure_shapes() if wanted else ():
+        for identity, shape in piece.items():
+            if identity in left:
+                yield identity, _diagnosis(capture, left.pop(identity), shape, known, before)
+    for identity, line in left.items():  # what failed without a failed exchange
+        yield identity, _diagnosis(capture, line, hash(identity), known, before)
+
+
+def _diagnosis(
+    capture: Capture, line: RowLine, shape: int, known: dict[int, Diagnosis], before: Callable[[], None]
+) -> Diagnosis:
+    if shape not in known:
+        before()
+        known[shape] = diagnose_row(capture, as_row(line), now_ns=time.time_ns())
+    return known[shape]
+
+
+def listed_rows(capture: Capture, wanted: Filter, *, diagnosed: bool = False) -> list[Listed]:
+    """The rows that pass, in the order in which they began. `diagnosed` knows why rows failed, also where none asks."""
+    lines = sorted((line for piece in capture.row_lines() for line in piece), key=lambda line: line.started_ns)
+    known = _diagnoses(capture, lines) if diagnosed or wanted.knows else {}
+    notes = Notes(capture.path)
+    rows = (Listed(line, known.get(line.identity), notes) for line in lines)
+    return [row for row in rows if wanted(row)]
+
+
+def listed_row(capture: Capture, identity: Identity, notes: Notes, *, diagnosed: bool) -> Listed | None:
+    """One row as it is now; None where there is none."""
+    line = next(iter(capture.row_lines_of([identity])), None)
+    if line is None:
+        return None
+    known = _diagnoses(capture, [line]) if diagnosed else {}
+    return Listed(line, known.get(identity), notes)
+
+
+def _diagnoses(capture: Capture, lines: list[RowLine]) -> dict[Identity, Diagnosis]:
+    failed = {line.identity: line for line in lines if line.state is RowState.FAILED}
+    return dict(diagnosing(capture, failed))

@@ -1,0 +1,163 @@
+"""A row with what is known beside it: how it went, why, what people noted. What filters ask and lists show."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+from gymtap.proxy.store.notes import NO_NOTE, Note, Notes
+from gymtap.proxy.store.row_lines import RowLine
+from gymtap.schemas import Diagnosis, Row, RowState
+
+
+def full_label(line: RowLine) -> str:
+    """`12.3~agent`: what names the row for certain."""
+    return f"{line.label}~{line.agent}" if line.agent else line.label
+
+
+@dataclass(slots=True)
+class Listed:
+    """A row with what is known beside it: what a filter asks (`gymtap.proxy.core.filter.Subject`).
+
+    Of a hundred thousand of these most are asked one thing, so what costs more is made when it is asked for.
+    """
+
+    line: RowLine
+    diagnosis: Diagnosis | None
+    notes: Notes
+
+    @property
+    def note(self) -> Note:
+        """What a person put to it."""
+        return self.notes.of(full_label(self.line)) if len(self.notes) else NO_NOTE
+
+    @property
+    def label(self) -> str:  # noqa: D102  # these are the fields of Subject, described there
+        return self.line.label
+
+    @property
+    def run(self) -> int:  # noqa: D102
+        return self.line.run
+
+    @property
+    def task(self) -> int | None:  # noqa: D102
+        return self.line.task
+
+    @property
+    def rollout(self) -> int | None:  # noqa: D102
+        return self.line.rollout
+
+    @property
+    def attempt(self) -> int:  # noqa: D102
+        return self.line.attempt
+
+    @property
+    def agent(self) -> str | None:  # noqa: D102
+        return self.line.agent
+
+    @property
+    def state(self) -> str:  # noqa: D102
+        return self.line.state
+
+    @property
+    def status(self) -> int | None:  # noqa: D102
+        return self.line.status
+
+    @property
+    def reward(self) -> float | None:  # noqa: D102
+        return self.line.reward
+
+    @property
+    def duration_ms(self) -> float | None:  # noqa: D102
+        return self.line.duration_ms
+
+    @property
+    def exchanges(self) -> int:  # noqa: D102
+        return self.line.exchanges
+
+    @property
+    def failed(self) -> int:  # noqa: D102
+        return self.line.failed
+
+    @property
+    def failed_at(self) -> frozenset[str]:  # noqa: D102
+        return self.line.failed_at
+
+    @property
+    def layer(self) -> str | None:  # noqa: D102
+        return str(self.diagnosis.layer) if self.diagnosis else None
+
+    @property
+    def cause(self) -> str | None:  # noqa: D102
+        return self.diagnosis.fingerprint if self.diagnosis else None
+
+    @property
+    def words(self) -> str:  # noqa: D102
+        told = (self.diagnosis.symptom, self.diagnosis.cause, self.message) if self.diagnosis else ()
+        return "\n".join((self.label, self.line.agent or "", self.line.error or "", self.note.comment, *told))
+
+    @property
+    def message(self) -> str:
+        """The innermost message, or the error that the row ended in."""
+        if self.diagnosis and self.diagnosis.innermost and self.diagnosis.innermost.leaf.message:
+            return self.diagnosis.innermost.leaf.message
+        return self.line.error or ""
+
+    @property
+    def marked(self) -> bool:  # noqa: D102
+        return self.note.marked
+
+
+def as_row(line: RowLine) -> Row:
+    """The row of a line."""
+    return Row(
+        key=line.key,
+        state=line.state,
+        root=line.root,
+        started_ns=line.started_ns,
+        duration_ms=line.duration_ms,
+        status=line.status,
+        error=line.error,
+        reward=line.reward,
+        exchanges=line.exchanges,
+        failed_exchanges=line.failed,
+    )
+
+
+class Order(StrEnum):
+    """What rows are sorted by; the first is the order in which they began."""
+
+    STARTED = "started"
+    ROW = "row"
+    STATUS = "status"
+    REWARD = "reward"
+    TIME = "time"
+    HOPS = "hops"
+    FAILED = "failed"
+    LAYER = "layer"
+
+
+def _place(row: Listed) -> tuple[int, bool, int, int, int, str, str]:
+    """By run, task, rollout and attempt; rows known by their id alone come last."""
+    key = row.line
+    by_id = key.task is None
+    return key.run, by_id, key.task or 0, key.rollout or 0, key.attempt, key.rollout_id or "", key.agent or ""
+
+
+def _length(row: Listed) -> tuple[bool, float]:
+    """What still runs, the oldest first; then the longest."""
+    running = row.line.state is RowState.RUNNING
+    return not running, row.line.started_ns if running else -(row.duration_ms or 0.0)
+
+
+SORT_KEYS: Mapping[Order, Callable[[Listed], Any]] = {
+    Order.STARTED: lambda row: row.line.started_ns,
+    Order.ROW: _place,
+    Order.STATUS: lambda row: -(row.status or 0),
+    Order.REWARD: lambda row: (row.reward is None, row.reward or 0.0),
+    Order.TIME: _length,
+    Order.HOPS: lambda row: -row.exchanges,
+    Order.FAILED: lambda row: -row.failed,
+    Order.LAYER: lambda row: (row.layer in {None, "none"}, row.layer or ""),
+}
+"""Figures begin with the most, but for the reward, which begins with the least; no reward and no layer come last."""
