@@ -12,11 +12,13 @@ for it and `reward<=0` does not. What a field's values mean is in FIELDS.
 """
 
 import re
+import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
 from gymtap.proxy.core.errors import UsageError
+from gymtap.schemas import Call, Layer, RowState, ServerKind
 
 
 class Subject(Protocol):
@@ -59,11 +61,21 @@ class Subject(Protocol):
 
 
 class FilterError(UsageError):
-    """Text that is no filter; `position` is the character at which it stops being one."""
+    """Text that is no filter; `position` is the character (from 0) at which it stops being one.
 
-    def __init__(self, message: str, position: int) -> None:
-        super().__init__(message, "as in: layer:model_serving status:5xx task:12 ~timeout boundary:verify dur>2s")
+    The hint is the text with a caret under that place.
+    """
+
+    def __init__(self, message: str, text: str, position: int) -> None:
+        super().__init__(f"{message} (column {position + 1})", pointed(text, position))
         self.position = position
+
+
+def pointed(text: str, position: int) -> str:
+    """The text on one line, and on the next a caret under a place in it."""
+    shown = "".join(" " if letter.isspace() else letter for letter in text)
+    cells = sum(2 if unicodedata.east_asian_width(letter) in "WF" else 1 for letter in shown[:position])
+    return f"{shown}\n{' ' * cells}^"
 
 
 type Test = Callable[[Subject], bool]
@@ -125,6 +137,13 @@ _WORDS: Mapping[str, Callable[[Subject], str | None]] = {
     "cause": lambda row: row.cause,
 }
 
+_KNOWN: Mapping[str, tuple[str, ...]] = {
+    "state": tuple(RowState),
+    "layer": tuple(Layer),
+    "boundary": tuple(dict.fromkeys([*map(str, Call), *map(str, ServerKind)])),
+}
+"""Fields whose values are known: another is a slip of the pen, not a filter that finds nothing."""
+
 
 @dataclass(frozen=True)
 class Filter:
@@ -141,6 +160,21 @@ class Filter:
 
 def parse(text: str) -> Filter:
     """Read a filter. Raises FilterError, with the position where it is none."""
+    try:
+        return _read(text)
+    except _Wrong as wrong:
+        raise FilterError(str(wrong), text, wrong.position) from None
+
+
+class _Wrong(Exception):  # noqa: N818  # it becomes a FilterError
+    """Why, and at which character."""
+
+    def __init__(self, message: str, position: int) -> None:
+        super().__init__(message)
+        self.position = position
+
+
+def _read(text: str) -> Filter:
     tests: list[Test] = []
     knows = False
     at = 0
@@ -169,7 +203,7 @@ def _text(text: str, at: int) -> tuple[Test, int, bool]:
 def _compare(text: str, named: re.Match[str]) -> tuple[Test, int, bool]:
     field, operator = named.groups()
     if field not in FIELDS:
-        raise FilterError(f"there is no field {field!r}: {', '.join(FIELDS)}", named.start())
+        raise _Wrong(f"there is no field {field!r}: {', '.join(FIELDS)}", named.start())
     values, at = [], named.end()
     while True:
         start = at
@@ -179,7 +213,7 @@ def _compare(text: str, named: re.Match[str]) -> tuple[Test, int, bool]:
             break
         at += 1
     if text[at : at + 1] not in {"", " ", "\t", "\n"} and not text[at].isspace():
-        raise FilterError(f"after {text[named.start() : at]!r} there must be a space", at)
+        raise _Wrong(f"after {text[named.start() : at]!r} there must be a space", at)
     return (values[0] if len(values) == 1 else _any(values)), at, field in {"layer", "cause"}
 
 
@@ -191,15 +225,17 @@ def _value(text: str, at: int) -> tuple[str, int]:
     if text[at : at + 1] == '"':
         quoted = _QUOTED.match(text, at)
         if quoted is None:
-            raise FilterError("a quote is not closed", at)
+            raise _Wrong("a quote is not closed", at)
         return _ESCAPED.sub(r"\1", quoted[1]), quoted.end()
     bare = _BARE.match(text, at)
     if bare is None:
-        raise FilterError("a value is missing", at)
+        raise _Wrong("a value is missing", at)
     return bare[0], bare.end()
 
 
 def _equal(field: str, value: str, at: int) -> Test:
+    if field in _KNOWN and value not in _KNOWN[field]:
+        raise _Wrong(f"there is no {field} {value!r}: {', '.join(_KNOWN[field])}", at)
     if field == "boundary":
         return lambda row: value in row.failed_at
     if field == "agent":
@@ -224,8 +260,8 @@ def _is(value: str, at: int) -> Test:
         return lambda row: row.marked
     if value == "undiagnosed":
         return lambda row: row.state == "failed" and row.layer is None
-    if value not in {"running", "done", "failed"}:
-        raise FilterError(f"a row is marked, undiagnosed, running, done or failed, not {value!r}", at)
+    if value not in _KNOWN["state"]:
+        raise _Wrong(f"a row is marked, undiagnosed, running, done or failed, not {value!r}", at)
     return lambda row: row.state == value
 
 
@@ -241,7 +277,7 @@ def _span(field: str, value: str) -> tuple[float, float] | None:
 
 def _ordered(field: str, operator: str, value: str, at: int) -> Test:
     if field not in _NUMBERS:
-        raise FilterError(f"{field} has no order: write {field}:{value}", at)
+        raise _Wrong(f"{field} has no order: write {field}:{value}", at)
     number, compare, wanted = _NUMBERS[field], _COMPARES[operator], _amount(field, value, at)
     return lambda row: (found := number(row)) is not None and compare(found, wanted)
 
@@ -250,10 +286,10 @@ def _amount(field: str, value: str, at: int) -> float:
     if field == "dur":
         time = _DURATION.fullmatch(value)
         if time is None:
-            raise FilterError(f"{value!r} is no duration, as in 500ms, 2s, 1.5m", at)
+            raise _Wrong(f"{value!r} is no duration, as in 500ms, 2s, 1.5m", at)
         return float(time[1]) * _UNIT_MS[time[2]]
     if _NUMBER.fullmatch(value) is None:
-        raise FilterError(f"{value!r} is no number", at)
+        raise _Wrong(f"{value!r} is no number", at)
     return float(value)
 
 

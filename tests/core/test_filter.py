@@ -136,12 +136,23 @@ def test_any_value_can_be_quoted(text: str) -> None:
         ('~"open', 1, "quote"),
         ("layer>infra", 6, "no order"),
         ("is:happy", 3, "happy"),
+        ("task:1 layer:infra,modell", 19, "modell"),
+        ("boundary:verfy", 9, "verfy"),
+        ("-state:ended", 7, "ended"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(text: str, position: int, word: str) -> None:
     with pytest.raises(FilterError) as caught:
         parse(text)
     assert (caught.value.position, word in str(caught.value)) == (position, True)
+
+
+def test_a_caret_stands_under_the_mistake() -> None:
+    """Also behind wide characters and in text of several lines."""
+    with pytest.raises(FilterError) as caught:
+        parse("~\N{CJK UNIFIED IDEOGRAPH-4E2D}\ncolour:red")
+    assert caught.value.hint == "~\N{CJK UNIFIED IDEOGRAPH-4E2D} colour:red\n    ^"
+    assert "(column 4)" in str(caught.value)
 
 
 def test_the_documented_example_means_what_it_says() -> None:
