@@ -12,6 +12,14 @@ CaptureOption = Annotated[
     str | None,
     typer.Option("--capture", "-c", metavar="CAPTURE", help="A capture's path or name; the newest if left out."),
 ]
+FilterOption = Annotated[
+    str,
+    typer.Option(
+        "--filter",
+        metavar="EXPRESSION",
+        help="Only rows that pass, as in 'layer:config status:5xx dur>2s ~timeout' (see docs/tui.md).",
+    ),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON instead (see docs/cli.md).")]
 
 # What a tap is started with.

@@ -7,6 +7,7 @@ An error is one line and the way out; the traceback is kept for `--verbose`.
 import contextlib
 import os
 import sys
+import textwrap
 import traceback
 from collections.abc import Callable, Sequence
 from typing import Annotated, TextIO
@@ -177,4 +178,4 @@ def _told(error: Exception, verbose: bool) -> int:
 def _say(message: str, hint: str) -> None:
     note(f"gymtap: {message}")
     if hint:
-        note(f"  {hint}")
+        note(textwrap.indent(hint, "  "))

@@ -5,11 +5,12 @@ Rows in which the same failed byte for byte share one diagnosis, so that it is m
 
 import time
 from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 
 from gymtap.proxy.core.filter import Filter
 from gymtap.proxy.diagnose.capture import diagnose_row
 from gymtap.proxy.store import Capture, Identity, RowLine
-from gymtap.proxy.store.listed import Listed, as_row
+from gymtap.proxy.store.listed import Listed, as_row, listed
 from gymtap.proxy.store.notes import Notes
 from gymtap.schemas import Diagnosis, RowState
 
@@ -43,13 +44,9 @@ def _diagnosis(
     return known[shape]
 
 
-def listed_rows(capture: Capture, wanted: Filter, *, diagnosed: bool = False) -> list[Listed]:
-    """The rows that pass, in the order in which they began. `diagnosed` knows why rows failed, also where none asks."""
-    lines = sorted((line for piece in capture.row_lines() for line in piece), key=lambda line: line.started_ns)
-    known = _diagnoses(capture, lines) if diagnosed or wanted.knows else {}
-    notes = Notes(capture.path)
-    rows = (Listed(line, known.get(line.identity), notes) for line in lines)
-    return [row for row in rows if wanted(row)]
+def listed_rows(capture: Capture, wanted: Filter) -> list[Listed]:
+    """The rows that pass, with their diagnoses, in the order in which they began."""
+    return [row for row in listed(capture, partial(_diagnoses, capture)) if wanted(row)]
 
 
 def listed_row(capture: Capture, identity: Identity, notes: Notes, *, diagnosed: bool) -> Listed | None:

@@ -6,7 +6,8 @@ from enum import StrEnum
 from typing import Any
 
 from gymtap.proxy.store.notes import NO_NOTE, Note, Notes
-from gymtap.proxy.store.row_lines import RowLine
+from gymtap.proxy.store.reader import Capture
+from gymtap.proxy.store.row_lines import Identity, RowLine
 from gymtap.schemas import Diagnosis, Row, RowState
 
 
@@ -106,6 +107,15 @@ class Listed:
     @property
     def marked(self) -> bool:  # noqa: D102
         return self.note.marked
+
+
+def listed(
+    capture: Capture, diagnoses: Callable[[list[RowLine]], Mapping[Identity, Diagnosis]] = lambda _: {}
+) -> list[Listed]:
+    """All rows of a capture, in the order in which they began. `diagnoses` brings what is known of them."""
+    lines = sorted((line for piece in capture.row_lines() for line in piece), key=lambda line: line.started_ns)
+    known, notes = diagnoses(lines), Notes(capture.path)
+    return [Listed(line, known.get(line.identity), notes) for line in lines]
 
 
 def as_row(line: RowLine) -> Row:

@@ -78,6 +78,9 @@ def test_rows_as_json_are_rows(gymtap: Gymtap, capture: Path) -> None:
     first = document["rows"][0]
     assert document["capture"] == str(capture)
     assert (first.pop("label"), first.pop("message"), first.pop("error_findings")) == ("5.0", "no such tool", 1)
+    assert [first.pop(name) for name in ("marked", "comment", "hits")] == [False, "", []]
+    assert isinstance(first.pop("layer"), str)
+    assert isinstance(first.pop("cause"), str)
     assert Row.model_validate(first).root == "a1"
 
 
