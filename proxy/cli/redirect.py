@@ -23,11 +23,14 @@ def _redirect(
     strict_capture: Annotated[
         bool, typer.Option("--strict-capture", help="Stop the traffic rather than let any pass unrecorded.")
     ] = False,
+    iptables: Annotated[
+        bool, typer.Option("--iptables", help="Use iptables and a guard process, as on kernels before 5.12.")
+    ] = False,
     clean: Annotated[
-        bool, typer.Option("--clean", help="Only remove rules behind which nothing listens any more.")
+        bool, typer.Option("--clean", help="Only remove rules of iptables behind which nothing listens any more.")
     ] = False,
 ) -> None:
-    """Send the ports of a Gym that runs already through a tap (Linux, root, iptables); no rule outlives it."""
+    """Send the ports of a Gym that runs already through a tap (Linux, root); no rule outlives it."""
     import asyncio  # noqa: PLC0415 - quick `--help`
 
     from gymtap.proxy.cli.screen import note  # noqa: PLC0415 - quick `--help`
@@ -43,4 +46,5 @@ def _redirect(
         raise UsageError("--ports is missing", "as in --ports 10001-20000, Gym's own port_range_low and _high")
     low, high = redirect.parse_ports(ports)
     settings = TapSettings(capture=capture, strict=strict_capture)
-    raise typer.Exit(asyncio.run(redirect.redirect(redirect.Redirecting(settings, low, high, gid), note)))
+    redirecting = redirect.Redirecting(settings, low, high, gid, iptables)
+    raise typer.Exit(asyncio.run(redirect.redirect(redirecting, note)))

@@ -11,7 +11,8 @@ import select
 import signal
 import sys
 
-from gymtap.proxy.mitm.rules import Redirection, RuleError, add, is_listening, remove
+from gymtap.proxy.mitm.listening import is_listening
+from gymtap.proxy.mitm.rules import Redirection, RuleError, add, remove
 
 LOOK_S = 0.5
 READY = "redirected"

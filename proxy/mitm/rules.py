@@ -1,4 +1,4 @@
-"""The iptables rule that sends a range of loopback ports to the proxy: what it is, adding it, removing it.
+"""The iptables rule that sends a range of loopback ports to the proxy, where the kernel has no table that is owned.
 
 Standard library only: the guard process imports nothing else. What the proxy itself sends is told by its group, and
 goes where it was meant to. IPv4 only: Gym 0.7's servers call each other at 127.0.0.1.
@@ -11,13 +11,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gymtap.proxy.mitm.listening import is_listening
+
 TAG = "gymtap-redirect"
-_LISTENING = "0A"  # TCP_LISTEN in /proc/net/tcp (Linux, include/net/tcp_states.h)
 _TAGGED = re.compile(rf'-A OUTPUT .*--comment "?{TAG}:(\d+)"? .*--to-ports (\d+)')
 
 
 class RuleError(Exception):
-    """iptables refused; `str` is one line."""
+    """The kernel or iptables refused; `str` is one line."""
 
 
 @dataclass(frozen=True)
@@ -75,16 +76,6 @@ def remove_stale() -> list[str]:
             _iptables("-D", *(part.strip('"') for part in line.split()[1:]))
             removed.append(line)
     return removed
-
-
-def is_listening(port: int) -> bool:
-    """Whether a socket listens at that TCP port, in this network namespace."""
-    for table in ("/proc/self/net/tcp", "/proc/self/net/tcp6"):
-        for line in Path(table).read_text().splitlines()[1:] if Path(table).exists() else ():
-            _, local, _, state, *_ = line.split()
-            if state == _LISTENING and int(local.rpartition(":")[2], 16) == port:
-                return True
-    return False
 
 
 def _iptables(*arguments: str) -> str:

@@ -1,21 +1,25 @@
 """`gymtap redirect`: a Gym that runs already, captured by sending its ports through the second engine.
 
-The rule exists only while three things do: the tap, something that listens for it, and a guard process that removes
-the rule when one of the others goes. Whoever of tap and guard survives the other removes the rule.
+The rule is in a table of nftables' that a socket of this process owns, so the kernel removes it with the process. An
+older kernel has none: then iptables, and a guard process that removes the rule when the tap has gone; whoever of the
+two survives the other does it. Either way it goes when nothing listens behind it any more.
 """
 
 import asyncio
 import json
 import os
 import signal
+import socket
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from dataclasses import asdict, dataclass
 
 from gymtap.proxy.core.errors import GymtapError, UsageError
-from gymtap.proxy.mitm.guard import READY
+from gymtap.proxy.mitm.guard import LOOK_S, READY
+from gymtap.proxy.mitm.listening import is_listening, listening6
+from gymtap.proxy.mitm.owned_table import OwnedTable, UnsupportedError
 from gymtap.proxy.mitm.rules import Redirection, RuleError, is_available, remove, remove_stale
 from gymtap.proxy.mitm.settings import MitmSettings
 from gymtap.proxy.tap import Tap, TapSettings
@@ -23,17 +27,21 @@ from gymtap.proxy.wiring.proxied import second_engine
 from gymtap.proxy.wiring.wrap import Say, conclude
 
 NOBODY_GID = 65534
-_TRANSPARENT = MitmSettings(modes=("transparent@0",))
+_LOOPBACK6 = "::1"
 
 
 @dataclass(frozen=True)
 class Redirecting:
-    """What to redirect: connections over loopback to ports `low` to `high`. The proxy runs with group `gid`."""
+    """What to redirect: connections over loopback to ports `low` to `high`. The proxy runs with group `gid`.
+
+    `iptables`: make the rule with iptables and a guard, although the kernel may have a better way.
+    """
 
     tap: TapSettings
     low: int
     high: int
     gid: int = NOBODY_GID
+    iptables: bool = False
 
 
 def parse_ports(text: str) -> tuple[int, int]:
@@ -53,27 +61,43 @@ async def redirect(redirecting: Redirecting, say: Say) -> int:
     check_system()
     clean(say)
     os.setegid(redirecting.gid)  # what this process sends from now on is not redirected
-    async with Tap(redirecting.tap) as tap, second_engine(tap, _TRANSPARENT, say) as engine:
-        rule = Redirection(redirecting.low, redirecting.high, engine.addresses[0][1], redirecting.gid, os.getpid())
-        async with _guarded(rule) as guard:
+    modes = ["transparent@127.0.0.1:0", *([f"transparent@{_LOOPBACK6}:0"] if _has_ipv6() else [])]
+    async with Tap(redirecting.tap) as tap, second_engine(tap, MitmSettings(modes), say) as engine:
+        to_port, to_port6 = (_port(engine.addresses, host) for host in ("127.0.0.1", _LOOPBACK6))
+        assert to_port is not None
+        rule = Redirection(redirecting.low, redirecting.high, to_port, redirecting.gid, os.getpid())
+        async with _redirected(rule, to_port6, say, iptables=redirecting.iptables) as ended:
             say(f"gymtap: ports {rule.low} to {rule.high} pass through here; recording to {tap.capture}")
             say("gymtap: connections that were open before stay as they were; stop with Ctrl-C")
-            await _until(guard, tap, say)
+            await _until(ended, tap, say)
     return conclude(tap, 0, say, nothing="no new connection went to these ports")
+
+
+def _has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind((_LOOPBACK6, 0))
+    except OSError:
+        return False
+    return True
+
+
+def _port(addresses: tuple[tuple[str, int], ...], host: str) -> int | None:
+    return next((port for listens, port in addresses if listens == host), None)
 
 
 def check_system() -> None:
     """Raises GymtapError where no rule can be made."""
     if sys.platform != "linux":
-        raise GymtapError("ports are redirected by iptables, which Linux has", "use `gymtap run` or `gymtap up`")
+        raise GymtapError("ports are redirected by a kernel of Linux", "use `gymtap run` or `gymtap up`")
     if os.geteuid() != 0:
         raise GymtapError("redirecting ports needs root", "use `gymtap run` or `gymtap up`, which need nothing")
-    if not is_available():
-        raise GymtapError("iptables is not installed", "apt install iptables")
 
 
 def clean(say: Say) -> None:
-    """Remove what an earlier redirect left, if it and its guard were killed at once. Raises GymtapError."""
+    """Remove what an earlier redirect by iptables left, if it and its guard were killed at once. Raises GymtapError."""
+    if not is_available():
+        return
     try:
         for rule in remove_stale():
             say(f"gymtap: removed a rule that was left without a listener: {rule}")
@@ -82,8 +106,57 @@ def clean(say: Say) -> None:
 
 
 @asynccontextmanager
+async def _redirected(
+    rule: Redirection, to_port6: int | None, say: Say, *, iptables: bool
+) -> AsyncIterator[Awaitable[str]]:
+    """The rule, until the block ends; gives what will say why the rule cannot stay. Raises GymtapError."""
+    table = OwnedTable(rule, to_port6)
+    if iptables or not _opened(table, rule):
+        say("gymtap: the rule is one of iptables', for IPv4 only, with a guard process")
+        async with _guarded(rule) as guard:
+            yield _guards_end(guard)
+        return
+    try:
+        yield _watch(table, rule)
+    finally:
+        table.close()
+
+
+def _opened(table: OwnedTable, rule: Redirection) -> bool:
+    """False where the kernel has no such tables. Raises GymtapError when it refuses this one."""
+    try:
+        table.open()
+        table.redirect6(listening6(rule.low, rule.high))
+    except UnsupportedError:
+        return False
+    except RuleError as error:
+        raise GymtapError(str(error), "it takes the capability CAP_NET_ADMIN; see it with `nft list ruleset`") from None
+    return True
+
+
+async def _watch(table: OwnedTable, rule: Redirection) -> str:
+    """Follow what listens over IPv6, until nothing listens behind the rule any more, or the kernel refuses."""
+    while await asyncio.to_thread(is_listening, rule.to_port):
+        try:
+            table.redirect6(await asyncio.to_thread(listening6, rule.low, rule.high))
+        except RuleError as error:
+            return str(error)
+        await asyncio.sleep(LOOK_S)
+    return "nothing listens behind the rule any more"
+
+
+async def _guards_end(guard: Process) -> str:
+    await guard.wait()
+    return "the guard of the rule has ended"
+
+
+@asynccontextmanager
 async def _guarded(rule: Redirection) -> AsyncIterator[Process]:
     """The rule, and the guard that made it, until the block ends. Raises GymtapError when it is refused."""
+    if not is_available():
+        raise GymtapError(
+            "iptables is not installed, and this kernel has no tables that are owned", "apt install iptables"
+        )
     command = [sys.executable, "-m", "gymtap.proxy.mitm.guard", json.dumps(asdict(rule))]
     guard = await asyncio.create_subprocess_exec(
         *command, stdin=PIPE, stdout=PIPE, stderr=DEVNULL, start_new_session=True
@@ -101,14 +174,15 @@ async def _guarded(rule: Redirection) -> AsyncIterator[Process]:
         await asyncio.to_thread(remove, rule)  # the guard did it, unless it was killed
 
 
-async def _until(guard: Process, tap: Tap, say: Say) -> None:
-    """Wait to be stopped, for the guard's end, or in a strict tap for the first thing that could not be recorded."""
+async def _until(ended: Awaitable[str], tap: Tap, say: Say) -> None:
+    """Wait to be stopped, for the rule's end, or in a strict tap for the first thing that could not be recorded."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    waits = {asyncio.ensure_future(one) for one in (stopped.wait(), guard.wait(), tap.broken())}
-    _, rest = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    ending = asyncio.ensure_future(ended)
+    waits = {ending, *(asyncio.ensure_future(one) for one in (stopped.wait(), tap.broken()))}
+    done, rest = await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
     for task in rest:
         task.cancel()
-    if guard.returncode is not None:
-        say("gymtap: the guard of the rule has ended, so the rule is removed")
+    if ending in done:
+        say(f"gymtap: {ending.result()}, so the rule is removed")

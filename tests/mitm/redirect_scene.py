@@ -1,7 +1,12 @@
-"""One scene of test_redirect, run in a network namespace of its own: `redirect_scene.py SCENE FOLDER`."""
+"""One scene of test_redirect, run in a network namespace of its own: `redirect_scene.py SCENE FOLDER`.
+
+That no rule is left is seen by asking: a connection that were still redirected would be refused.
+"""
 
 import os
+import shutil
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -25,12 +30,17 @@ class Hello(BaseHTTPRequestHandler):
 
 
 def rules() -> str:
-    return subprocess.run(["iptables", "-t", "nat", "-S", "OUTPUT"], capture_output=True, text=True, check=True).stdout
+    """What iptables and, where it is installed, nft know of."""
+    command = ["iptables", "-t", "nat", "-S", "OUTPUT"]
+    known = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    if shutil.which("nft") is None:
+        return known
+    return known + subprocess.run(["nft", "list", "ruleset"], capture_output=True, text=True, check=True).stdout
 
 
-def guard_of(pid: int) -> int:
-    found = subprocess.run(["pgrep", "-P", str(pid), "-f", "mitm.guard"], capture_output=True, text=True, check=True)
-    return int(found.stdout)
+def children_of(pid: int) -> list[int]:
+    found = subprocess.run(["pgrep", "-P", str(pid)], capture_output=True, text=True, check=False)
+    return [int(line) for line in found.stdout.split()]
 
 
 def redirected(*options: str) -> subprocess.Popen[str]:
@@ -44,9 +54,17 @@ def redirected(*options: str) -> subprocess.Popen[str]:
     raise SystemExit(f"it ended: {child.wait()}")
 
 
-def ask() -> None:
-    with urllib.request.urlopen("http://127.0.0.1:14101/hello") as answer:
+def ask(host: str = "127.0.0.1", port: int = 14101) -> None:
+    with urllib.request.urlopen(f"http://{host}:{port}/hello") as answer:
         assert answer.read() == b"hi"
+
+
+def serve(server: HTTPServer) -> None:
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+
+
+class Hello6(HTTPServer):
+    address_family = socket.AF_INET6
 
 
 def gone() -> None:
@@ -84,30 +102,53 @@ def main() -> None:
         assert with_file.returncode != 0
         sys.stdout.write("no rule\n" if "gymtap" not in rules() else rules())
         return
-    server = HTTPServer(("127.0.0.1", 14101), Hello)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
-    child = redirected()
-    assert "--dport 14100:14120" in rules()
-    guard = guard_of(child.pid)
+    serve(HTTPServer(("127.0.0.1", 14101), Hello))
+    if SCENE == "ipv6":
+        ipv6()
+        return
+    child = redirected(*(["--iptables"] if SCENE.startswith("iptables") else []))
+    guards = children_of(child.pid)
     ask()
-    if SCENE == "stopped":
+    end(child, guards)
+    ask()
+    sys.stdout.write("no rule\n" if "gymtap" not in rules() else rules())
+
+
+def end(child: subprocess.Popen[str], guards: list[int]) -> None:
+    """However the scene says."""
+    if SCENE.endswith("stopped"):
         child.send_signal(signal.SIGINT)
         assert child.wait() == 0
-    elif SCENE == "killed":
+    elif SCENE.endswith("_guard_killed"):
+        os.kill(guards[0], signal.SIGKILL)
+        assert child.wait() == 0
+    elif SCENE.endswith("killed"):
         child.kill()
         child.wait()
-        gone()
-        ask()
-    elif SCENE == "guard_killed":
-        os.kill(guard, signal.SIGKILL)
-        assert child.wait() == 0
-    elif SCENE == "stale":
-        os.kill(guard, signal.SIGSTOP)
+        if guards:
+            gone()
+    elif SCENE == "iptables_stale":
+        os.kill(guards[0], signal.SIGSTOP)
         os.kill(child.pid, signal.SIGKILL)
-        os.kill(guard, signal.SIGKILL)
+        os.kill(guards[0], signal.SIGKILL)
         child.wait()
         assert "gymtap" in rules()
         subprocess.run([*COMMAND, "--clean"], check=True)
+
+
+def ipv6() -> None:
+    """A server at ::1 that was there before, one that comes later, and a client of localhost whose server has IPv4."""
+    serve(Hello6(("::1", 14102), Hello))
+    child = redirected()
+    ask("[::1]", 14102)
+    ask("localhost", 14101)
+    serve(Hello6(("::1", 14103), Hello))
+    while "14103" not in rules():  # the test's own time limit ends the wait
+        pass
+    ask("[::1]", 14103)
+    child.send_signal(signal.SIGINT)
+    assert child.wait() == 0
+    ask("[::1]", 14102)
     sys.stdout.write("no rule\n" if "gymtap" not in rules() else rules())
 
 

@@ -18,9 +18,9 @@ from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.core.recorded import Kept
 from gymtap.proxy.export import Chosen, Wanted
 from gymtap.proxy.imports import import_files
-from gymtap.proxy.mitm.flow_file import METADATA, from_own, read_flow_file, to_flow
+from gymtap.proxy.mitm.flow_file import METADATA, from_own, to_flow
 from gymtap.proxy.store import Capture
-from gymtap.schemas import Body, Exchange, Request, Response, Server, State, TransportErrorKind
+from gymtap.schemas import Body, Exchange, GapKind, Request, Response, Server, State, TransportErrorKind
 
 SERVER = Server(name="model", listen="http://127.0.0.1:1", upstream="https://host.example:9443")
 CODINGS = [None, "gzip", "deflate", "br", "zstd"]
@@ -162,19 +162,28 @@ def test_metadata_that_is_none(tmp_path: Path) -> None:
     flow = tflow.tflow()
     flow.metadata[METADATA] = '{"exchange": 1}'
     with pytest.raises(UsageError, match="flow 1: its gymtap metadata"):
-        read_flow_file(written(tmp_path / "x.mitm", flow))
+        import_files([written(tmp_path / "x.mitm", flow)], tmp_path / "capture")
 
 
 def test_a_flow_that_stands_twice(demo_capture: Path, tmp_path: Path) -> None:
-    """Saved twice into one file, an exchange would be lost silently: it is refused instead."""
+    """Saved twice into one file, an exchange is kept once, and the other is not lost silently."""
     kept = next(iter(Chosen(Capture(demo_capture), Wanted())))
-    with pytest.raises(UsageError, match="flow 2: a1 is there already"):
-        read_flow_file(written(tmp_path / "x.mitm", to_flow(kept), to_flow(kept)))
+    done = import_files([written(tmp_path / "x.mitm", to_flow(kept), to_flow(kept))], tmp_path / "capture")
+    assert done.exchanges == 1
+    assert ["a1 is there already" in line for line in done.left_out] == [True]
+    (gap,) = Capture(done.path).gaps()
+    assert (gap.kind, gap.count) == (GapKind.UNPARSED, 1)
 
 
 def test_a_file_that_is_cut(tmp_path: Path) -> None:
-    """The flow at which it ends is named."""
+    """What comes before the cut is kept; the flow and the byte at which it is are named, and it is a gap."""
     file = written(tmp_path / "x.mitm", tflow.tflow(), tflow.tflow())
+    whole_bytes = file.stat().st_size
     file.write_bytes(file.read_bytes()[:-9])
-    with pytest.raises(UsageError, match="flow 2"):
-        read_flow_file(file)
+    done = import_files([file], tmp_path / "capture")
+    assert (done.exchanges, done.whole) == (1, False)
+    (line,) = done.left_out
+    assert f"flow 2, from byte {whole_bytes // 2:,} of {whole_bytes - 9:,}" in line
+    (gap,) = Capture(done.path).gaps()
+    assert line in gap.detail
+    assert gap.count is None
