@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gymtap.proxy.cli import screen
-from gymtap.proxy.cli.options import CaptureArgument, JsonOption
+from gymtap.proxy.cli.options import CaptureArgument, FilterOption, JsonOption
 
 if TYPE_CHECKING:
     from gymtap.proxy.diagnose.capture import Cause
@@ -31,6 +31,7 @@ def _causes(
         datetime | None,
         typer.Option(formats=["%Y-%m-%dT%H:%M:%S"], help="Only causes that were first seen after this time (UTC)."),
     ] = None,
+    wanted: FilterOption = "",
     as_json: JsonOption = False,
 ) -> None:
     """Group rows that failed or should not count by cause: how many, since when, an example of each.
@@ -39,10 +40,14 @@ def _causes(
     given.
     """
     from gymtap.proxy.cli.choose import open_capture  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.core.filter import parse  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.diagnose.capture import causes  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.diagnose.listing import listed_rows  # noqa: PLC0415 - quick `--help`
 
+    passes = parse(wanted)
     opened = open_capture(capture)
-    found = causes(opened, now_ns=time.time_ns(), every_row=every_row)
+    among = {row.line.key for row in listed_rows(opened, passes)} if passes.tests else None
+    found = causes(opened, now_ns=time.time_ns(), every_row=every_row, among=among)
     if since is not None:
         after_ns = int(since.replace(tzinfo=UTC).timestamp() * 1e9)
         found = [cause for cause in found if cause.first_ns >= after_ns]

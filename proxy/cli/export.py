@@ -10,31 +10,16 @@ from typing import TYPE_CHECKING, Annotated, BinaryIO
 import typer
 
 from gymtap.proxy.cli import screen
-from gymtap.proxy.cli.options import CaptureArgument
+from gymtap.proxy.cli.options import CaptureArgument, FilterOption
+from gymtap.proxy.core.formats import BINARY, OF_ONE, Format
 
 if TYPE_CHECKING:
-    from gymtap.proxy.export import Chosen, Wanted
+    from gymtap.proxy.core.filter import Filter
+    from gymtap.proxy.export import Chosen
     from gymtap.proxy.store import Capture
-    from gymtap.schemas import Row
+    from gymtap.schemas import Row, RowKey
 
 _INCOMPLETE_TOLD = 3
-
-
-class Format(StrEnum):
-    """What `--format` names; docs/exports.md has the schema of each."""
-
-    HAR = "har"
-    JSONL = "jsonl"
-    ROWS = "rows-jsonl"
-    MITM = "mitm"
-    PARQUET = "parquet"
-    CURL = "curl"
-    PYTHON = "python"
-    OPENAI = "openai"
-
-
-_BINARY = {Format.MITM, Format.PARQUET}
-_OF_ONE = {Format.CURL, Format.PYTHON, Format.OPENAI}
 
 
 def register(app: typer.Typer) -> None:
@@ -55,28 +40,47 @@ def _export(
     kind: Annotated[str | None, typer.Option(help="Only what such servers answered, as in resources.")] = None,
     server: Annotated[str | None, typer.Option(help="Only what this server answered.")] = None,
     failed: Annotated[bool, typer.Option("--failed", help="Only exchanges (or rows) that failed.")] = False,
+    wanted: FilterOption = "",
 ) -> None:
     """Write exchanges or rows as HAR, JSON lines, .mitm, Parquet, or one exchange as curl or Python."""
     from gymtap.proxy.cli.choose import open_capture, parse_row  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.core.filter import parse  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.export import Chosen, Wanted  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.export.write import write  # noqa: PLC0415 - quick `--help`
     from gymtap.schemas import Call, ServerKind  # noqa: PLC0415 - quick `--help`
 
     ids = tuple(exchange or ())
-    if to in _OF_ONE and len(ids) != 1:
+    if to in OF_ONE and len(ids) != 1:
         raise UsageError(f"--format {to} is of one exchange", "name it, as in --exchange a42")
-    if to in _BINARY and output is None and sys.stdout.isatty():
+    if to in BINARY and output is None and sys.stdout.isatty():
         raise UsageError(f"--format {to} is binary and stdout is a terminal", "name a file with --output")
     if to is Format.ROWS and (ids or call or kind or server):
-        raise UsageError("rows are chosen by --row and --failed only", "exchanges are --format jsonl")
-    key = parse_row(row) if row is not None else None
+        raise UsageError("rows are chosen by --row, --filter and --failed only", "exchanges are --format jsonl")
+    passes, key = parse(wanted), parse_row(row) if row is not None else None
     opened = open_capture(capture)
-    if key is not None:
-        key = opened.row(key).key
-    chosen = Chosen(opened, Wanted(ids, key, _one_of(Call, call), _one_of(ServerKind, kind), server, failed or None))
+    rows = _rows(opened, key, passes) if key is not None or passes.tests else None
+    keys = None if rows is None else frozenset(one.key for one in rows)
+    chosen = Chosen(opened, Wanted(ids, keys, _one_of(Call, call), _one_of(ServerKind, kind), server, failed or None))
     with _opened(output) as out:
-        _write(to, chosen, Wanted(row=key, failed=failed or None), out)
+        write(to, chosen, _failing(opened.rows() if rows is None else rows, failed=failed), out)
     _tell(chosen, to, output)
+
+
+def _rows(capture: "Capture", key: "RowKey | None", passes: "Filter") -> "list[Row]":
+    """Those that pass; or the one that is named, if it does. Raises CaptureError where that is not there."""
+    if not passes.tests:
+        return [] if key is None else [capture.row(key)]
+    from gymtap.proxy.diagnose.listing import listed_rows  # noqa: PLC0415 - only where it is asked for
+    from gymtap.proxy.store.listed import as_row  # noqa: PLC0415 - only where it is asked for
+
+    found = [as_row(one.line) for one in listed_rows(capture, passes)]
+    named = None if key is None else capture.row(key).key
+    return [row for row in found if named in {None, row.key}]
+
+
+def _failing(rows: "Iterable[Row]", *, failed: bool) -> "Iterator[Row]":
+    return (row for row in rows if not failed or row.state == "failed")
 
 
 def _one_of[T: StrEnum](kinds: type[T], text: str | None) -> T | None:
@@ -93,62 +97,16 @@ def _one_of[T: StrEnum](kinds: type[T], text: str | None) -> T | None:
 
 @contextlib.contextmanager
 def _opened(output: Path | None) -> Iterator[BinaryIO]:
-    """Stdout, or the file, which takes its name only when it is whole."""
-    from gymtap.proxy.core.errors import GymtapError  # noqa: PLC0415 - quick `--help`
-
+    """The file, or stdout."""
     if output is None:
         sys.stdout.flush()
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    whole = output.exists() and not output.is_file()  # a pipe or a device is written as it is
-    part = output if whole else output.with_name(f"{output.name}.part")
-    try:
-        with part.open("wb") as out:
-            yield out
-        if not whole:
-            part.replace(output)
-    except OSError as error:
-        raise GymtapError(f"cannot write {output}: {error.strerror or error}", "name another file") from error
-    finally:
-        if not whole:
-            with contextlib.suppress(OSError):
-                part.unlink(missing_ok=True)
+    from gymtap.proxy.export.write import whole  # noqa: PLC0415 - quick `--help`
 
-
-def _write(to: Format, chosen: "Chosen", rows: "Wanted", out: BinaryIO) -> None:
-    if to is Format.PARQUET:
-        from gymtap.proxy.export.parquet import write_parquet  # noqa: PLC0415 - quick `--help`
-
-        write_parquet(chosen, out)
-    elif to is Format.MITM:
-        from gymtap.proxy.export.flows import write_flows  # noqa: PLC0415 - loads mitmproxy
-
-        write_flows(chosen, out)
-    else:
-        out.writelines(_pieces(to, chosen, rows))
-
-
-def _pieces(to: Format, chosen: "Chosen", rows: "Wanted") -> Iterable[bytes]:
-    from importlib.metadata import version  # noqa: PLC0415 - slow, and only needed here
-
-    from gymtap.proxy.export import har, lines, snippet  # noqa: PLC0415 - quick `--help`
-
-    match to:
-        case Format.HAR:
-            yield from har.har(chosen, version("gymtap"))
-        case Format.ROWS:
-            yield from lines.row_lines(chosen.capture, _rows(chosen.capture, rows))
-        case Format.CURL | Format.PYTHON | Format.OPENAI:
-            write = {Format.CURL: snippet.curl, Format.PYTHON: snippet.python, Format.OPENAI: snippet.openai}[to]
-            yield from (write(kept).encode() for kept in chosen)
-        case _:
-            yield from lines.exchange_lines(chosen.capture, chosen)
-
-
-def _rows(capture: "Capture", wanted: "Wanted") -> "Iterator[Row]":
-    found = capture.rows(failed=wanted.failed)
-    return (row for row in found if wanted.row is None or row.key == wanted.row)
+    with whole(output) as out:
+        yield out
 
 
 def _tell(chosen: "Chosen", to: Format, output: Path | None) -> None:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from gymtap.proxy.cli import screen
-from gymtap.proxy.cli.options import CaptureArgument, JsonOption
+from gymtap.proxy.cli.options import CaptureArgument, FilterOption, JsonOption
 
 if TYPE_CHECKING:
+    from gymtap.proxy.core.filter import Filter
     from gymtap.proxy.store import Capture
     from gymtap.schemas import Exchange
 
@@ -30,25 +31,39 @@ def _tail(
     capture: CaptureArgument = None,
     *,
     failed: Annotated[bool, typer.Option("--failed", help="Only exchanges that failed.")] = False,
+    wanted: FilterOption = "",
     from_start: Annotated[bool, typer.Option("--from-start", help="Begin with what is there already.")] = False,
     as_json: JsonOption = False,
 ) -> None:
     """Follow a running tap; ends when the tap ends, or with Ctrl-C."""
     from gymtap.proxy.cli.choose import open_capture, tell_gaps  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.core.filter import parse  # noqa: PLC0415 - quick `--help`
 
+    passes = parse(wanted)
     opened = open_capture(capture)
     known_gaps = len(opened.gaps())
     if not from_start and not opened.info().live:
         screen.note("its tap has ended: --from-start shows what it saw")
         return
     for exchange in _follow(opened, from_start):
-        if failed and not exchange.failed:
+        if (failed and not exchange.failed) or not _passes(opened, exchange, passes):
             continue
         if as_json:
             screen.write_json_line(exchange.model_dump(mode="json"))
         elif exchange.state != "open":
             _draw(opened, exchange)
     tell_gaps(opened.gaps()[known_gaps:])
+
+
+def _passes(capture: "Capture", exchange: "Exchange", passes: "Filter") -> bool:
+    """Whether its row passes, as that is now; an exchange without a row passes no filter."""
+    if not passes.tests:
+        return True
+    from gymtap.proxy.diagnose.listing import listed_row  # noqa: PLC0415 - only where it is asked for
+
+    key = exchange.attribution.row
+    row = None if key is None else listed_row(capture, key, diagnosed=passes.knows)
+    return row is not None and passes(row)
 
 
 def _follow(capture: "Capture", from_start: bool) -> "Iterator[Exchange]":

@@ -5,7 +5,7 @@ thousand exchanges answers as fast as a small one. Rows with the same failing by
 one diagnosis while causes are counted.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 
 from gymtap.proxy.core.errors import GymtapError
@@ -138,16 +138,21 @@ class Cause:
     rows: list[str] = field(default_factory=list)
 
 
-def causes(capture: Capture, *, now_ns: int, every_row: bool = False) -> list[Cause]:
+def causes(
+    capture: Capture, *, now_ns: int, every_row: bool = False, among: Container[RowKey] | None = None
+) -> list[Cause]:
     """Rows that failed, or ended well and should not count, grouped by cause, the most frequent first.
 
     Of rows that ended well, those are looked into that show it without their bodies: an exchange that failed, a
-    finding of an error, or no reward. `every_row` looks into all of them, which reads every body.
+    finding of an error, or no reward. `every_row` looks into all of them, which reads every body. `among` leaves out
+    all other rows.
     """
     found: dict[str, Cause] = {}
     known: dict[object, Diagnosis] = {}
     shapes, faulted = _shapes(capture), capture.error_findings()
     for row in capture.rows():
+        if among is not None and row.key not in among:
+            continue
         shape = _like(row, shapes, faulted, every_row=every_row)
         if shape is None:
             continue

@@ -10,9 +10,9 @@ from functools import partial
 from gymtap.proxy.core.filter import Filter
 from gymtap.proxy.diagnose.capture import diagnose_row
 from gymtap.proxy.store import Capture, Identity, RowLine
-from gymtap.proxy.store.listed import Listed, as_row, listed
+from gymtap.proxy.store.listed import Listed, as_row, identity_of, listed
 from gymtap.proxy.store.notes import Notes
-from gymtap.schemas import Diagnosis, RowState
+from gymtap.schemas import Diagnosis, RowKey, RowState
 
 
 def diagnosing(
@@ -49,13 +49,14 @@ def listed_rows(capture: Capture, wanted: Filter) -> list[Listed]:
     return [row for row in listed(capture, partial(_diagnoses, capture)) if wanted(row)]
 
 
-def listed_row(capture: Capture, identity: Identity, notes: Notes, *, diagnosed: bool) -> Listed | None:
-    """One row as it is now; None where there is none."""
-    line = next(iter(capture.row_lines_of([identity])), None)
+def listed_row(capture: Capture, key: RowKey, *, diagnosed: bool) -> Listed | None:
+    """One row as it is now, None where there is none. `diagnosed` knows why it failed."""
+    line = next(iter(capture.row_lines_of([identity_of(key)])), None)
     if line is None:
         return None
-    known = _diagnoses(capture, [line]) if diagnosed else {}
-    return Listed(line, known.get(identity), notes)
+    known = diagnosed and line.state is RowState.FAILED
+    diagnosis = diagnose_row(capture, as_row(line), now_ns=time.time_ns()) if known else None
+    return Listed(line, diagnosis, Notes(capture.path))
 
 
 def _diagnoses(capture: Capture, lines: list[RowLine]) -> dict[Identity, Diagnosis]:

@@ -4,6 +4,7 @@ A body is read when its exchange is written and let go after, so an export of an
 exchange.
 """
 
+import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -12,13 +13,15 @@ from gymtap.proxy.core.recorded import Kept
 from gymtap.proxy.store import Capture
 from gymtap.schemas import Body, Call, Exchange, RowKey, ServerKind
 
+_LOOKED_UP_ROWS = 100
+
 
 @dataclass(frozen=True)
 class Wanted:
-    """What is asked for; None, and no `ids`, ask nothing."""
+    """What is asked for; None, and no `ids`, ask nothing. `rows` are the rows whose exchanges are wanted."""
 
     ids: tuple[str, ...] = ()
-    row: RowKey | None = None
+    rows: frozenset[RowKey] | None = None
     call: Call | None = None
     kind: ServerKind | None = None
     server: str | None = None
@@ -44,8 +47,19 @@ class Chosen:
         if wanted.ids:
             yield from (self.capture.exchange(one) for one in wanted.ids)
             return
-        yield from self.capture.exchanges(
-            row=wanted.row, call=wanted.call, kind=wanted.kind, server=wanted.server, failed=wanted.failed
+        yield from self._of_rows(wanted.rows) if wanted.rows is not None else self._where()
+
+    def _of_rows(self, rows: frozenset[RowKey]) -> Iterator[Exchange]:
+        """Of a few rows, each row's are looked up; of many, all are gone through."""
+        if len(rows) <= _LOOKED_UP_ROWS:
+            yield from heapq.merge(*(self._where(row) for row in rows), key=lambda exchange: exchange.started_ns)
+        else:
+            yield from (one for one in self._where() if one.attribution.row in rows)
+
+    def _where(self, row: RowKey | None = None) -> Iterator[Exchange]:
+        wanted = self._wanted
+        return self.capture.exchanges(
+            row=row, call=wanted.call, kind=wanted.kind, server=wanted.server, failed=wanted.failed
         )
 
     def __iter__(self) -> Iterator[Kept]:

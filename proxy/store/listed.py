@@ -8,7 +8,12 @@ from typing import Any
 from gymtap.proxy.store.notes import NO_NOTE, Note, Notes
 from gymtap.proxy.store.reader import Capture
 from gymtap.proxy.store.row_lines import Identity, RowLine
-from gymtap.schemas import Diagnosis, Row, RowState
+from gymtap.schemas import Diagnosis, Row, RowKey, RowState
+
+
+def identity_of(key: RowKey) -> Identity:
+    """What a row's line is looked up by."""
+    return key.run, key.task, key.rollout, key.attempt, key.rollout_id, key.agent
 
 
 def full_label(line: RowLine) -> str:
