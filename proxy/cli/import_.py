@@ -37,7 +37,9 @@ def _import(
         screen.note(f"! left out: {line}")
     if as_json:
         screen.write_json({"capture": str(done.path), "exchanges": done.exchanges, "left_out": done.left_out})
-        return
-    rows = f"{counted(info.rows, 'row')}, {info.failed_rows} failed"
-    screen.note(f"{counted(done.exchanges, 'exchange')} from {counted(done.files, 'file')}; {rows} in {done.path}")
-    screen.note(f"next: gymtap rows {done.path}")
+    else:
+        rows = f"{counted(info.rows, 'row')}, {info.failed_rows} failed"
+        screen.note(f"{counted(done.exchanges, 'exchange')} from {counted(done.files, 'file')}; {rows} in {done.path}")
+        screen.note(f"next: gymtap rows {done.path}")
+    if not done.whole:
+        raise typer.Exit(1)

@@ -1,9 +1,11 @@
 """What a file of another tool holds: exchanges to be recorded anew, or ones that a tap recorded already.
 
 The first kind goes over the tape like live traffic, so the same addons see it. The second was attributed and
-redacted by the tap that saw it, and is kept as it is.
+redacted by the tap that saw it, and is kept as it is. A recording is read piece by piece: it may be longer than
+any memory.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -51,13 +53,22 @@ class Kept:
     findings: tuple[Finding, ...] = ()
 
 
-@dataclass
+@dataclass(frozen=True)
+class LeftOut:
+    """What was not taken, in one line that names the place. `count` exchanges are missing for it; None is unknown."""
+
+    text: str
+    hint: str = ""
+    count: int | None = 1
+
+
+type Item = Recorded | Kept | Gap | LeftOut
+
+
+@dataclass(frozen=True)
 class Recording:
-    """One recording. `dated`: its times are of the clock on the wall. `left_out` says what could not be taken."""
+    """One recording; `items` can be read once. `dated`: its times are of the clock on the wall."""
 
     file: Path
-    recorded: list[Recorded] = field(default_factory=list)
-    kept: list[Kept] = field(default_factory=list)
-    gaps: list[Gap] = field(default_factory=list)
+    items: Iterable[Item] = field(default=())
     dated: bool = True
-    left_out: list[str] = field(default_factory=list)

@@ -32,34 +32,28 @@ class _Line(Fields):
     peer: tuple[str, int] | None = None
 
 
-def is_line(value: Any) -> bool:
-    """Whether a line's value is one of these."""
-    return isinstance(value, dict) and "hop" in value and "path" in value
+def read_flows(file: Path) -> Iterator[Recording]:
+    """The file as one recording."""
+    yield Recording(file, json_lines(file, _recorded))
 
 
-def read_flows(file: Path) -> list[Recording]:
-    """The file as one recording. Raises UsageError."""
-    return [Recording(file, recorded=list(_recorded(file)))]
-
-
-def _recorded(file: Path) -> Iterator[Recorded]:
-    for number, value in json_lines(file):
-        line = checked(_Line, value, f"{file}:{number}")
-        started_ns = round(line.t0 * SECOND_NS)
-        ended_ns = None if line.t1 is None else max(started_ns, round(line.t1 * SECOND_NS))
-        yield Recorded(
-            server=Server(name=line.hop, listen="", upstream=""),
-            method=line.method,
-            target=line.path,
-            started_ns=started_ns,
-            request_headers=raw_headers(line.req_headers),
-            request_body=body_bytes(line.req_body),
-            status=line.status,
-            response_headers=raw_headers(line.resp_headers),
-            response_body=body_bytes(line.resp_body),
-            ended_ns=ended_ns,
-            error=transport_error(line.error),
-            client="" if line.peer is None else f"{line.peer[0]}:{line.peer[1]}",
-            key=None if line.seq is None else str(line.seq),
-            parent=None if line.parent is None else str(line.parent),
-        )
+def _recorded(value: Any, place: str) -> Recorded:
+    line = checked(_Line, value, place)
+    started_ns = round(line.t0 * SECOND_NS)
+    ended_ns = None if line.t1 is None else max(started_ns, round(line.t1 * SECOND_NS))
+    return Recorded(
+        server=Server(name=line.hop, listen="", upstream=""),
+        method=line.method,
+        target=line.path,
+        started_ns=started_ns,
+        request_headers=raw_headers(line.req_headers),
+        request_body=body_bytes(line.req_body),
+        status=line.status,
+        response_headers=raw_headers(line.resp_headers),
+        response_body=body_bytes(line.resp_body),
+        ended_ns=ended_ns,
+        error=transport_error(line.error),
+        client="" if line.peer is None else f"{line.peer[0]}:{line.peer[1]}",
+        key=None if line.seq is None else str(line.seq),
+        parent=None if line.parent is None else str(line.parent),
+    )

@@ -6,14 +6,27 @@ and times are made so that they nest. No date is known: each list is put after w
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-from gymtap.proxy.core.recorded import Recorded, Recording
-from gymtap.proxy.imports.fields import MS_NS, Fields, body_bytes, checked, document, json_lines, raw_headers, refuse
+from gymtap.proxy.core.errors import UsageError
+from gymtap.proxy.core.recorded import LeftOut, Recorded, Recording
+from gymtap.proxy.imports.fields import (
+    MS_NS,
+    Fields,
+    body_bytes,
+    checked,
+    elements,
+    json_lines,
+    not_whole,
+    raw_headers,
+    refuse,
+)
+from gymtap.proxy.imports.json_stream import Scanner, StreamError
 from gymtap.proxy.imports.transport import transport_error
 from gymtap.schemas import Server, ServerKind
 
@@ -35,6 +48,10 @@ class _Request(Fields):
     def address(self) -> str:
         """The URL, or what there is of it."""
         return self.url or self.target or self.path or "/"
+
+    def outline(self) -> "_Request":
+        """Without headers and body."""
+        return self.model_copy(update={"headers": None, "body_text": None, "body": None})
 
 
 class _Response(Fields):
@@ -63,48 +80,81 @@ class _Item(Fields):
         caller, _, callee = self.boundary.partition("->")
         return caller.strip(), callee.strip() or caller.strip()
 
-
-def is_item(value: Any) -> bool:
-    """Whether it is an exchange of such a list."""
-    return isinstance(value, dict) and "boundary" in value and "request" in value
-
-
-def read_lines(file: Path) -> list[Recording]:
-    """JSON lines: reports with `exchanges`, each a recording, or exchanges, all one. Raises UsageError."""
-    values = [(f"{file}:{number}", value) for number, value in json_lines(file)]
-    reports = [(place, value) for place, value in values if isinstance(value, dict) and "exchanges" in value]
-    if reports:
-        return [_recording(file, value["exchanges"], place) for place, value in reports]
-    items = [checked(_Item, value, place) for place, value in values]
-    return [Recording(file, recorded=_recorded(items), dated=False)]
+    def outline(self) -> "_Item":
+        """Without headers and bodies."""
+        return self.model_copy(update={"request": self.request.outline(), "response": None})
 
 
-def read_document(file: Path) -> list[Recording]:
-    """One JSON document: a report, a list of reports, or a list of exchanges. Raises UsageError."""
-    value = document(file)
-    reports = value if isinstance(value, list) and not (value and is_item(value[0])) else [value]
-    return [_recording(file, _exchanges(one, str(file)), str(file)) for one in reports]
+def read_lines(file: Path) -> Iterator[Recording]:
+    """JSON lines of exchanges: all of them one recording."""
+    yield Recording(file, _recorded(lambda: json_lines(file, _item)), dated=False)
 
 
-def _exchanges(report: Any, place: str) -> Any:
-    if isinstance(report, list):
-        return report
-    if not isinstance(report, dict) or "exchanges" not in report:
+def read_reports(file: Path) -> Iterator[Recording]:
+    """JSON lines of reports: the `exchanges` of each are one recording."""
+    for found in json_lines(file, partial(_report, file)):
+        yield found if isinstance(found, Recording) else Recording(file, [found])
+
+
+def read_document(file: Path) -> Iterator[Recording]:
+    """One JSON document: a report, a list of reports, or a list of exchanges."""
+    with file.open("rb") as content:
+        scanner = Scanner(content)
+        listed = scanner.peek() == b"["
+        if not listed or _begins_with_an_item(file):
+            yield Recording(file, _recorded(partial(_in_document, file)), dated=False)
+            return
+        for found in elements(scanner, file, "", partial(_report, file)):
+            yield found if isinstance(found, Recording) else Recording(file, [found])
+
+
+def _begins_with_an_item(file: Path) -> bool:
+    with file.open("rb") as content:
+        first = next(elements(Scanner(content), file, "", lambda value, _: value), None)
+    return isinstance(first, dict) and "boundary" in first
+
+
+def _in_document(file: Path) -> Iterator[_Item | LeftOut]:
+    with file.open("rb") as content:
+        scanner = Scanner(content)
+        path = ""
+        try:
+            if scanner.peek() == b"{":
+                path = "exchanges"
+                scanner.find(path)
+            if scanner.peek() != b"n":  # null
+                yield from elements(scanner, file, path, _item)
+        except StreamError as error:
+            yield LeftOut(not_whole(file, error), count=None)
+
+
+def _item(value: Any, place: str) -> _Item:
+    return checked(_Item, value, place)
+
+
+def _report(file: Path, value: Any, place: str) -> Recording:
+    if not isinstance(value, dict) or "exchanges" not in value:
         raise refuse(place, "not a list of exchanges: no `exchanges` in it", "docs/exports.md says what can be read")
-    return report["exchanges"] or []
-
-
-def _recording(file: Path, exchanges: Any, place: str) -> Recording:
+    exchanges = value["exchanges"] or []
     if not isinstance(exchanges, list):
         raise refuse(place, "`exchanges` is not a list")
-    items = [checked(_Item, item, f"{place}: exchanges[{number}]") for number, item in enumerate(exchanges)]
-    return Recording(file, recorded=_recorded(items), dated=False)
+    items = [_or_left_out(item, f"{place}: exchanges[{number}]") for number, item in enumerate(exchanges)]
+    return Recording(file, _recorded(lambda: iter(items)), dated=False)
 
 
-def _recorded(items: list[_Item]) -> list[Recorded]:
-    spans = _spans(items)
-    names = _names(items)
-    return [_one(item, name, span) for item, name, span in zip(items, names, spans, strict=True)]
+def _or_left_out(value: Any, place: str) -> _Item | LeftOut:
+    try:
+        return _item(value, place)
+    except UsageError as error:
+        return LeftOut(str(error), error.hint)
+
+
+def _recorded(read: Callable[[], Iterator[_Item | LeftOut]]) -> Iterator[Recorded | LeftOut]:
+    """`read` is called twice: once for what tells times and servers, then for all, so that no body is held."""
+    outlines = [item.outline() for item in read() if isinstance(item, _Item)]
+    known = zip(_names(outlines), _spans(outlines), strict=True)
+    for item in read():
+        yield item if isinstance(item, LeftOut) else _one(item, *next(known))
 
 
 def _one(item: _Item, server: Server, span: "_Span") -> Recorded:

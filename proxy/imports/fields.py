@@ -5,7 +5,8 @@ are full of it.
 """
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.core.events import RawHeaders
+from gymtap.proxy.core.recorded import LeftOut
+from gymtap.proxy.imports.json_stream import Scanner, StreamError
 
 SECOND_NS = 1_000_000_000
 MS_NS = 1_000_000
+
+_BOM = b"\xef\xbb\xbf"
 
 
 class Fields(BaseModel):
@@ -48,30 +53,56 @@ def checked[T: Fields](model: type[T], value: Any, place: str) -> T:
         raise refuse(place, f"{where}: {first['msg']}" if where else first["msg"]) from None
 
 
-def json_lines(file: Path) -> Iterator[tuple[int, Any]]:
-    """Every line that is not blank, with its number from 1. Raises UsageError for one that is not JSON."""
+def json_lines[T](file: Path, take: Callable[[Any, str], T]) -> Iterator[T | LeftOut]:
+    """What `take` makes of each line that is not blank, given its value and its `FILE:LINE`.
+
+    A line that is no JSON, or that `take` refuses with a UsageError, is left out, with the reason.
+    """
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():
-                yield number, _parsed(file, number, line)
+                place = f"{file}:{number}"
+                yield _taken(take, partial(_parsed, place, line), place)
 
 
-def _parsed(file: Path, number: int, line: bytes) -> Any:
+def _parsed(place: str, line: bytes) -> Any:
     try:
-        return parse_json(line)
+        return parse_json(line.removeprefix(_BOM))
     except (json.JSONDecodeError, RecursionError) as error:
         cut = "" if line.endswith(b"\n") else "; the file may have been cut off there"
-        raise refuse(f"{file}:{number}", f"not JSON: {_why(error)}{cut}") from None
+        raise refuse(place, f"not JSON: {_why(error)}{cut}") from None
 
 
-def document(file: Path) -> Any:
-    """The whole file as one JSON document. Raises UsageError with its line and column where it is none."""
+def elements[T](scanner: Scanner, file: Path, path: str, take: Callable[[Any, str], T]) -> Iterator[T | LeftOut]:
+    """What `take` makes of each element of the array at which the scanner stands, as `json_lines` does.
+
+    `path` is what the array is called. Where the document stops being one, what was behind it is left out.
+    """
     try:
-        return parse_json(file.read_bytes())
-    except json.JSONDecodeError as error:
-        raise refuse(f"{file}:{error.lineno}", f"not JSON: {_why(error)} at column {error.colno}") from None
-    except RecursionError:
-        raise refuse(f"{file}:1", "not JSON that can be read: it is nested too deeply") from None
+        for number in scanner.elements():
+            place = f"{file}: {path}[{number}]"
+            yield _taken(take, partial(_element, place, scanner.value()), place)
+    except StreamError as error:
+        yield LeftOut(not_whole(file, error), count=None)
+
+
+def _taken[T](take: Callable[[Any, str], T], parse: Callable[[], Any], place: str) -> T | LeftOut:
+    try:
+        return take(parse(), place)
+    except UsageError as error:
+        return LeftOut(str(error), error.hint)
+
+
+def _element(place: str, text: bytes) -> Any:
+    try:
+        return parse_json(text)
+    except (json.JSONDecodeError, RecursionError) as error:
+        raise refuse(place, f"not JSON: {_why(error)}") from None
+
+
+def not_whole(file: Path, error: StreamError) -> str:
+    """Where a document stops being one."""
+    return f"{file}:{error.line}: not JSON: {error} (byte {error.byte:,})"
 
 
 def _why(error: Exception) -> str:

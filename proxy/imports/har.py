@@ -14,8 +14,18 @@ from urllib.parse import urlsplit
 
 from pydantic import AwareDatetime, Field
 
-from gymtap.proxy.core.recorded import Recorded, Recording
-from gymtap.proxy.imports.fields import MS_NS, SECOND_NS, Fields, checked, document, raw_headers, refuse
+from gymtap.proxy.core.recorded import LeftOut, Recorded, Recording
+from gymtap.proxy.imports.fields import (
+    MS_NS,
+    SECOND_NS,
+    Fields,
+    checked,
+    elements,
+    not_whole,
+    raw_headers,
+    refuse,
+)
+from gymtap.proxy.imports.json_stream import Scanner, StreamError
 from gymtap.proxy.imports.transport import transport_error
 from gymtap.schemas import Server, ServerKind
 
@@ -76,26 +86,30 @@ class _Entry(Fields):
     ours: _Ours | None = Field(default=None, alias="_gymtap")
 
 
-def is_har(value: Any) -> bool:
-    """Whether a document is a HAR."""
-    return isinstance(value, dict) and isinstance(value.get("log"), dict) and "entries" in value["log"]
+def read_har(file: Path) -> Iterator[Recording]:
+    """The file as one recording."""
+    yield Recording(file, _items(file))
 
 
-def read_har(file: Path) -> list[Recording]:
-    """The file as one recording. Raises UsageError."""
-    value = document(file)
-    if not is_har(value) or not isinstance(value["log"]["entries"], list):
-        raise refuse(str(file), "not a HAR: no list of `entries` in its `log`")
-    return [Recording(file, recorded=list(_recorded(file, value["log"]["entries"])))]
+def _items(file: Path) -> Iterator[Recorded | LeftOut]:
+    with file.open("rb") as content:
+        scanner = Scanner(content)
+        try:
+            found = scanner.find("log") and scanner.peek() == b"{" and scanner.find("entries")
+        except StreamError as error:
+            yield LeftOut(not_whole(file, error), count=None)
+            return
+        if not found or scanner.peek() not in {b"[", b""}:
+            yield LeftOut(f"{file}: not a HAR: no list of `entries` in its `log`")
+            return
+        yield from elements(scanner, file, "log.entries", _exchange)
 
 
-def _recorded(file: Path, entries: list[Any]) -> Iterator[Recorded]:
-    for number, value in enumerate(entries):
-        place = f"{file}: log.entries[{number}]"
-        yield _exchange(checked(_Entry, value, place), place)
+def _exchange(value: Any, place: str) -> Recorded:
+    return _recorded(checked(_Entry, value, place), place)
 
 
-def _exchange(entry: _Entry, place: str) -> Recorded:
+def _recorded(entry: _Entry, place: str) -> Recorded:
     parts = urlsplit(entry.request.url)
     ours = entry.ours or _Ours()
     started_ns = ours.started_ns if ours.started_ns is not None else _ns(entry.started)

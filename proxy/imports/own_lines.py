@@ -2,12 +2,14 @@
 
 import base64
 import binascii
+from collections.abc import Iterator
+from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import Field
 
-from gymtap.proxy.core.recorded import Kept, Recording
+from gymtap.proxy.core.recorded import Item, Kept, Recording
 from gymtap.proxy.imports.fields import Fields, checked, json_lines, refuse
 from gymtap.schemas import Exchange, Finding, Gap, Server
 
@@ -34,29 +36,27 @@ class _Line(Fields):
     findings: tuple[Finding, ...] = ()
 
 
-def is_own(value: Any) -> bool:
-    """Whether a line's value is one of these, of any version."""
-    return isinstance(value, dict) and str(value.get("schema", "")).startswith("gymtap.")
+def read_own(file: Path) -> Iterator[Recording]:
+    """Each export in the file as one recording: they may stand one after another."""
+    for _, items in groupby(_numbered(file), lambda one: one[0]):
+        yield Recording(file, (item for _, found in items for item in found))
 
 
-def read_own(file: Path) -> list[Recording]:
-    """The file as one recording. Raises UsageError."""
-    recording = Recording(file)
-    ids: set[str] = set()
-    for number, value in json_lines(file):
-        place = f"{file}:{number}"
-        schema = value.get("schema") if isinstance(value, dict) else None
-        if schema == CAPTURE_SCHEMA:
-            recording.gaps += checked(_Capture, value, place).gaps
-        elif schema == EXCHANGE_SCHEMA:
-            line = checked(_Line, value, place)
-            if line.exchange.id in ids:
-                raise refuse(place, f"{line.exchange.id} is there already: each exchange stands once in a file")
-            ids.add(line.exchange.id)
-            recording.kept.append(_kept(line, place))
-        else:
-            raise refuse(place, f"schema {schema!r} is none that can be imported", f"exchanges are {EXCHANGE_SCHEMA}")
-    return [recording]
+def _numbered(file: Path) -> Iterator[tuple[int, tuple[Item, ...]]]:
+    """Of each line the number of its export, and what it holds."""
+    number = 0
+    for item in json_lines(file, _item):
+        number += isinstance(item, _Capture)
+        yield number, item.gaps if isinstance(item, _Capture) else (item,)
+
+
+def _item(value: Any, place: str) -> Kept | _Capture:
+    schema = value.get("schema") if isinstance(value, dict) else None
+    if schema == CAPTURE_SCHEMA:
+        return checked(_Capture, value, place)
+    if schema == EXCHANGE_SCHEMA:
+        return _kept(checked(_Line, value, place), place)
+    raise refuse(place, f"schema {schema!r} is none that can be imported", f"exchanges are {EXCHANGE_SCHEMA}")
 
 
 def _kept(line: _Line, place: str) -> Kept:

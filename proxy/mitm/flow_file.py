@@ -11,7 +11,7 @@ from typing import Any, BinaryIO
 from urllib.parse import urlsplit
 
 import orjson
-from mitmproxy import exceptions, flow, http
+from mitmproxy import flow, http
 from mitmproxy.connection import Client
 from mitmproxy.connection import Server as Upstream
 from mitmproxy.io import FlowReader, FlowWriter
@@ -19,7 +19,7 @@ from mitmproxy.net import encoding
 from pydantic import ValidationError
 
 from gymtap.proxy.core.errors import UsageError
-from gymtap.proxy.core.recorded import Kept, Recorded, Recording
+from gymtap.proxy.core.recorded import Kept, LeftOut, Recorded, Recording
 from gymtap.proxy.mitm.failures import transport_error
 from gymtap.proxy.mitm.messages import http_version, is_websocket, message_line, raw_fields, server_of
 from gymtap.schemas import Exchange, Finding, Headers, Server
@@ -130,36 +130,46 @@ def _beyond(kept: Kept) -> str:
 # --- in --------------------------------------------------------------------------------------------------------
 
 
-def read_flow_file(file: Path) -> list[Recording]:
-    """The file as one recording. Raises UsageError, with the flow's number, for what is damaged."""
-    recording = Recording(file)
-    taken: set[str] = set()
-    others = number = 0
+def read_flow_file(file: Path) -> Iterator[Recording]:
+    """The file as one recording; the flows that can be read, if it is damaged."""
+    yield Recording(file, _items(file))
+
+
+def _items(file: Path) -> Iterator[Recorded | Kept | LeftOut]:
+    others = 0
+    for number, found in enumerate(_flows(file), 1):
+        if isinstance(found, LeftOut):
+            yield found
+        elif isinstance(found, http.HTTPFlow):
+            yield _item(found, f"{file}: flow {number}")
+        else:
+            others += 1
+    if others:
+        yield LeftOut(f"{file}: {others} flows that are not HTTP (TCP, UDP, DNS)", count=0)
+
+
+def _flows(file: Path) -> Iterator[flow.Flow | LeftOut]:
+    """All flows; where the file stops being one, how far that is."""
+    at, number = 0, 1
     with file.open("rb") as content:
         try:
-            for number, found in enumerate(FlowReader(content).stream(), 1):
-                if isinstance(found, http.HTTPFlow):
-                    _take(found, recording, taken, f"{file}: flow {number}")
-                else:
-                    others += 1
-        except exceptions.FlowReadException as error:
-            reason = " ".join(str(error).split())
-            raise UsageError(f"{file}: flow {number + 1}: {reason}", "it may have been cut off there") from None
-    if others:
-        recording.left_out.append(f"{file}: {others} flows that are not HTTP (TCP, UDP, DNS)")
-    return [recording]
+            for found in FlowReader(content).stream():
+                yield found
+                at, number = content.tell(), number + 1
+        except Exception as error:  # noqa: BLE001 - what damaged flows make mitmproxy raise is not documented
+            reason = " ".join(str(error).split()) or type(error).__name__
+            place = f"{file}: flow {number}, from byte {at:,} of {file.stat().st_size:,}"
+            yield LeftOut(f"{place}: {reason}", "it may have been cut off there", count=None)
 
 
-def _take(found: http.HTTPFlow, recording: Recording, taken: set[str], place: str) -> None:
+def _item(found: http.HTTPFlow, place: str) -> Recorded | Kept | LeftOut:
     beyond = found.metadata.get(METADATA)
-    if isinstance(beyond, str):
-        kept = from_own(found, beyond, place)
-        if kept.exchange.id in taken:
-            raise UsageError(f"{place}: {kept.exchange.id} is there already: each exchange stands once in a file")
-        taken.add(kept.exchange.id)
-        recording.kept.append(kept)
-    else:
-        recording.recorded.append(from_flow(found))
+    if not isinstance(beyond, str):
+        return from_flow(found)
+    try:
+        return from_own(found, beyond, place)
+    except UsageError as error:
+        return LeftOut(str(error), error.hint)
 
 
 def from_own(found: http.HTTPFlow, beyond: str, place: str) -> Kept:

@@ -68,11 +68,21 @@ def test_what_cannot_be_meant(capture: Capture, tmp_path: Path, options: list[st
 
 def test_a_file_that_cannot_be_imported(tmp_path: Path) -> None:
     """The file and the line are named, and no capture is made."""
-    (tmp_path / "x.jsonl").write_text('{"hop": "a", "path": "/", "method": "GET", "t0": 1}\n{"hop"\n')
+    (tmp_path / "x.jsonl").write_text('{"hop"\n')
     done = gymtap("import", str(tmp_path / "x.jsonl"), home=tmp_path)
     assert done.returncode == 2
     assert "x.jsonl:2: not JSON" in done.stderr.decode()
     assert [path.name for path in tmp_path.iterdir()] == ["x.jsonl"]
+
+
+def test_a_file_that_is_damaged(tmp_path: Path) -> None:
+    """What can be read is kept; the line that cannot is named, and makes the exit status one."""
+    good = '{"hop": "a", "path": "/", "method": "GET", "t0": 1}\n'
+    (tmp_path / "x.jsonl").write_text(f'{good}{{"hop"\n{good}')
+    done = gymtap("import", str(tmp_path / "x.jsonl"), home=tmp_path)
+    assert done.returncode == 1
+    assert "x.jsonl:2: not JSON" in done.stderr.decode()
+    assert "2 exchanges from 1 file" in done.stderr.decode()
 
 
 def test_a_device_is_written_as_it_is(capture: Capture, tmp_path: Path) -> None:
