@@ -319,7 +319,17 @@ def _object(found: dict[str, Any], text: str, state: _Peeling) -> Leaf:
         if message is None:
             continue
         return _envelope(kind, message, found, text, state)
-    return Leaf(kind=LeafKind.JSON, text=shown(text), value=_clean(found))
+    return Leaf(kind=LeafKind.JSON, text=shown(text), message=shown(_bare_message(found)[:1_000]), value=_clean(found))
+
+
+def _bare_message(found: dict[str, Any]) -> str:
+    """What an object says that is no known envelope: its message alone (AWS), or an MCP tool's error text."""
+    message = found.get("message", found.get("Message"))
+    if isinstance(message, str) and not {"choices", "output", "role"} & found.keys():
+        return message
+    parts = found.get("content") if found.get("isError") is True else None
+    texts = [part.get("text") for part in parts if isinstance(part, dict)] if isinstance(parts, list) else []
+    return next((text for text in texts if isinstance(text, str)), "")
 
 
 def _envelope(kind: LeafKind, message: Any, found: dict[str, Any], text: str, state: _Peeling) -> Leaf:
@@ -374,6 +384,10 @@ def _said(message: Any) -> str:
     if isinstance(message, list):
         return "; ".join(_validation_error(item) for item in message[:20])
     if isinstance(message, dict):
+        metadata = message.get("metadata")
+        raw = metadata.get("raw") if isinstance(metadata, dict) else None
+        if isinstance(raw, str) and raw:  # OpenRouter: what its upstream said; its own message is always the same
+            return raw
         return _said(next((message[key] for key in _MESSAGE_KEYS if message.get(key)), "")) or _terse(message)
     return str(message)[:1_000]
 

@@ -136,10 +136,17 @@ def _recovered(exchange: Seen, tree: CallTree) -> bool:
     if not exchange.failed or parent is None:
         return False
     return any(
-        other.call is exchange.call and not other.failed and not other.is_open and _asks_the_same(other, exchange)
+        other.call is exchange.call and not other.failed and not other.is_open and _mends(other, exchange)
         for other in tree.children[parent.id]
         if tree.began_after(other, exchange)
     )
+
+
+def _mends(later: Seen, failed: Seen) -> bool:
+    """Whether a later answer makes a failure good: to the same question, or of a tool that the model called better."""
+    if failed.call is not Call.TOOL or (failed.status or 500) >= 500:
+        return _asks_the_same(later, failed)
+    return later.path == failed.path or failed.status in {404, 405}
 
 
 def _asks_the_same(one: Seen, other: Seen) -> bool:

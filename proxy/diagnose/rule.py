@@ -97,6 +97,11 @@ class View:
         return tuple(failing_exchanges(self.tree))
 
     @cached_property
+    def failure_of(self) -> dict[str, Failure]:
+        """The innermost failures by the exchange that failed."""
+        return {failure.where: failure for failure in self.exchange_failures}
+
+    @cached_property
     def told_failures(self) -> tuple[Failure, ...]:
         """What sidecar rows and logs tell."""
         return (*failing_results(self.material), *failing_log_blocks(self.material.log))
@@ -151,6 +156,25 @@ NO_SESSION = (
     r"KeyError\('[0-9a-f-]{32,36}'\)"
 )
 """Words that a session is not known to the server that holds it."""
+
+OVERFLOW = (
+    r"context[ _-]?(?:length|size|window|limit)|token context\b|maximum (?:prompt|input) length|\bn_ctx\b|"
+    r"(?:prompt|inputs?|messages|sequence|request)\b[^\n]{0,60}\b(?:tokens?|length)\b[^\n]{0,80}(?:exceed|longer|"
+    r"greater|larger|less than|at most|too (?:long|large|many)|should be|<= ?\d|> ?\d)|"
+    r"(?:prompt|inputs?|messages) (?:is |are )?too (?:long|large)|"
+    r"exceed\w*[^\n]{0,60}(?:max_(?:model|seq|input|num|total)_(?:len\w*|tokens)|tokens? (?:limit|allowed))|"
+    r"(?:token limit|input tokens?)[^\n]{0,20}exceed|exceed\w*[^\n]{0,20}token limit|"
+    r"(?:longer|larger|greater) than the maximum (?:model )?len|max_model_len|max_new_tokens|"
+    r"too many (?:input |prompt )?tokens|reduce the length of|current length is \d+ while limit|"
+    r"string_above_max_length|max_(?:completion_|output_)?tokens[^\n]{0,60}(?:negative|at least 1\b)"
+)
+"""Words that a prompt does not fit: what is measured (context, prompt, input, tokens) and that it is over a limit.
+
+From the error texts of vLLM, SGLang, TensorRT-LLM, TGI, llama.cpp, Ollama and some twenty hosted providers.
+"""
+
+NOT_OVERFLOW = r"user-specified max_model_len|throttl|rate.?limit|per (?:min|day|second)|wait before"
+"""Words that turn such a sentence into one about a rate, or about the engine's start."""
 
 PROVIDER = frozenset({Call.PROVIDER})
 GENERATION = frozenset({Call.PROVIDER, Call.MODEL, Call.JUDGE, Call.RESPONSES})
@@ -247,9 +271,11 @@ def _words(failure: Failure) -> str:
 
 
 def exchange_sight(view: View, exchange: Seen, text: str, what: str = "", pointer: str | None = None) -> Sight:
-    """An exchange that did not fail, as a sight."""
+    """An exchange as a sight; with its failure where it failed, so that what was swallowed or mended counts so."""
     order = exchange.started_ms if exchange.started_ms is not None else view.tree.order(exchange)
-    return Sight("exchange", exchange.id, text[:500], order, what, pointer, exchange)
+    return Sight(
+        "exchange", exchange.id, text[:500], order, what, pointer, exchange, failure=view.failure_of.get(exchange.id)
+    )
 
 
 def both(*several: Sees) -> Sees:

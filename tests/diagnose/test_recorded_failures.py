@@ -95,8 +95,9 @@ def test_a_row_that_was_never_sent_is_told_from_the_collectors_log() -> None:
     """Nothing crossed a boundary, so only the log can say it."""
     log = tuple((SHARED / "run422" / "collector.log").read_text().splitlines())
     diagnosis = diagnose(Material(log=log))
-    assert (diagnosis.layer, diagnosis.rule) == (Layer.DATA_SCHEMA, "data.told")
-    assert "responses_create_params" in diagnosis.cause
+    assert (diagnosis.layer, diagnosis.rule) == (Layer.DATA_SCHEMA, "data.preflight")
+    assert "a row has no `responses_create_params`" in diagnosis.cause
+    assert "gymtap check rows" in diagnosis.next_action
 
 
 @pytest.mark.parametrize("tag", ["p400schema", "p401_then_ok"])

@@ -5,10 +5,12 @@ from collections.abc import Iterator
 
 from gymtap.proxy.diagnose.evidence import Seen
 from gymtap.proxy.diagnose.parameters import in_row, refused_parameter
+from gymtap.proxy.diagnose.preflight import preflight
 from gymtap.proxy.diagnose.rule import GENERATION, Rule, Sight, Strength, View, both, exchange_sight, said, sight_of
+from gymtap.proxy.diagnose.tool_answers import unknown_tools
 from gymtap.proxy.diagnose.tools import offered_tools
 from gymtap.proxy.diagnose.transcripts import Echo, echoes
-from gymtap.schemas import Call, Layer
+from gymtap.schemas import Call, Layer, LeafKind
 
 _KEY_WORDS = (
     r"invalid[_ ]api[_ ]key|incorrect api key|api[_ ]key (?:is )?(?:invalid|missing|not valid|required)|"
@@ -38,7 +40,8 @@ _PARAMETER_WORDS = (
 _QUOTA = (
     r"insufficient[_ ]quota|exceeded your current quota|billing|credit balance|credits? (?:exhausted|expired|"
     r"remaining)|quota (?:has been )?(?:exceeded|exhausted)|payment required|budget has been exceeded|"
-    r"spend(?:ing)? limit|out of credits"
+    r"spend(?:ing)? limit|out of credits|insufficient (?:balance|funds|credits?)|(?:purchase|buy|add|any|no|used all)"
+    r"[^\n]{0,30}\bcredits?\b|top[- ]?up\b|recharge"
 )
 
 
@@ -56,9 +59,20 @@ def _wrong_base_url(view: View) -> Iterator[Sight]:
             continue
         doubled = "/v1/v1" in exchange.path
         missing = "/v1/" not in exchange.path and failure.status != 400
-        if doubled or missing or _is_router_404(failure.said) or (failure.status != 400 and not failure.said.strip()):
+        page = failure.status == 404 and failure.innermost and failure.innermost.leaf.kind in _NO_ENVELOPE
+        if (
+            doubled
+            or missing
+            or page
+            or _is_router_404(failure.said)
+            or (failure.status != 400 and not failure.said.strip())
+        ):
             reason = "doubles /v1" if doubled else "lacks /v1" if missing else "is not served there"
             yield exchange_sight(view, exchange, f"{failure.status} {failure.said[:200]}", f"{exchange.path} {reason}")
+
+
+_NO_ENVELOPE = frozenset({LeafKind.TEXT, LeafKind.HTML})
+"""A model's own 404 is JSON; a page or a bare sentence is a router's or an ingress'."""
 
 
 def _is_router_404(said: str) -> bool:
@@ -162,6 +176,13 @@ def _unserved_tool(view: View) -> Iterator[Sight]:
             yield exchange_sight(view, exchange, f"{exchange.status} on {exchange.path}, which the row offers", name)
 
 
+def _told_unserved(view: View) -> Iterator[Sight]:
+    offered = offered_tools(view)
+    for exchange, name, text in unknown_tools(view.material.exchanges):
+        if name in offered:
+            yield exchange_sight(view, exchange, text[:300], name)
+
+
 def _is_routers(exchange: Seen) -> bool:
     """Whether a 404 or 405 is a router's own: what a tool itself cannot find, it names."""
     words = exchange.unwrapped.leaf.message.strip()
@@ -195,12 +216,20 @@ def _told_agent_never_ran(view: View) -> Iterator[Sight]:
             yield Sight(source, where, "an empty output, and no tokens were used", pointer="/response/output")
 
 
+def _preflight(view: View) -> Iterator[Sight]:
+    """What made Gym stop before it sent anything."""
+    for failure in view.told_failures:
+        found = preflight(failure)
+        if found is not None and found[0] is Layer.CONFIG:
+            yield sight_of(failure, found[1])
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="config.unserved_tool",
         layer=Layer.CONFIG,
         needs="404 for a tool that the row offers",
-        sees=both(_unserved_tool, echoes(Echo.NOT_FOUND, offered=True)),
+        sees=both(_unserved_tool, _told_unserved, echoes(Echo.NOT_FOUND, offered=True)),
         cause="The row offers the tool {what}, but no route of the resources server serves it.",
         next_action="Register the route, or send the row to the resources server that has it.",
         source="Gym pastes a tool's 404 into function_call_output",
@@ -263,7 +292,7 @@ RULES: tuple[Rule, ...] = (
             _wrong_base_url,
             _redirected,
             said(
-                r"\"detail\": ?\"(?:Not Found|Method Not Allowed)\"|^404 page not found",
+                r"\"detail\": ?\"(?:Not Found|Method Not Allowed)\"|^404 page not found|default backend - 404",
                 calls=frozenset({Call.PROVIDER}),
                 sources=("result", "row"),
             ),
@@ -345,14 +374,20 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="config.yaml",
         layer=Layer.CONFIG,
-        needs="A YAML parser's words, or a configuration file that is not there",
-        sees=said(
-            r"yaml\.(?:scanner|parser|constructor|composer)\.\w+|ScannerError|ParserError: while parsing a|"
-            r"found character '\\\\t'|(?:No such file or directory|FileNotFoundError)[^\n]*\.ya?ml|"
-            r"config(?:uration)? (?:file|path) [^\n]{0,120}(?:does not exist|not found)"
+        needs="A YAML parser's words, or a configuration or input file that is not there",
+        sees=both(
+            said(
+                r"(?:No such file or directory|FileNotFoundError)[^\n]*\.(?:jsonl|ndjson|parquet)\b", sources=("log",)
+            ),
+            said(
+                r"yaml\.(?:scanner|parser|constructor|composer)\.\w+|ScannerError|ParserError: while parsing a|"
+                r"found character '\\\\t'|(?:No such file or directory|FileNotFoundError)[^\n]*\.ya?ml|"
+                r"config(?:uration)? (?:file|path) [^\n]{0,120}(?:does not exist|not found)"
+            ),
         ),
-        cause="A configuration file is missing or is not YAML: {what}.",
-        next_action="Correct the path in config_paths or the line that the parser names.",
+        cause="A configuration or input file is missing, or is not YAML: {what}.",
+        next_action="Correct the path (config_paths, input_jsonl_fpath) or the line that the parser names; relative "
+        "paths count from where the command runs.",
         source="PyYAML; Gym's config_paths",
         strength=Strength.PROVEN,
     ),
@@ -371,6 +406,18 @@ RULES: tuple[Rule, ...] = (
         cause="The configuration holds a value that Gym does not accept: {what}.",
         next_action="Correct the value that the message names; `gym env validate` or a dry run shows it in seconds.",
         source="pydantic and argparse messages of Gym 0.7.0 and vLLM",
+    ),
+    Rule(
+        id="config.preflight",
+        layer=Layer.CONFIG,
+        needs="A traceback from Gym's reading of its options, with Gym's own words for what is wrong",
+        sees=_preflight,
+        cause="Gym stopped before anything was sent, since its options do not fit together: {what}.",
+        next_action="Correct the option, server, agent or path that the message names; no row ran, so none has to be "
+        "run again.",
+        source="Gym 0.7.0 rollout_collection, train_data_utils and config_types",
+        strength=Strength.PROVEN,
+        runner_up=Layer.DATA_SCHEMA,
     ),
     Rule(
         id="config.server_name",

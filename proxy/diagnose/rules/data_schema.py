@@ -6,10 +6,13 @@ from collections.abc import Iterator
 from gymtap.proxy.diagnose.answers import answers, read_answer
 from gymtap.proxy.diagnose.evidence import SeenFile, listed, read_json
 from gymtap.proxy.diagnose.parameters import in_row, refused_parameter
+from gymtap.proxy.diagnose.preflight import preflight
 from gymtap.proxy.diagnose.rows import Flaw, line_flaws, row_flaws
 from gymtap.proxy.diagnose.rule import (
     GENERATION,
     NO_SESSION,
+    NOT_OVERFLOW,
+    OVERFLOW,
     RESOURCES,
     Rule,
     Sees,
@@ -35,14 +38,6 @@ _GRAMMAR = (
     r"input_schema|lookaround|unsatisfiable schema|xgrammar[^\n]{0,60}(?:error|unsupported)|outlines_core|"
     r"regex parse error|tools\[\d+\]|tool names must be unique|function\.(?:name|parameters)|"
     r"is not of type ['\"]object['\"]"
-)
-_OVERFLOW = (
-    r"(?:longer|larger|greater|more) than the model'?s? (?:maximum )?context|context length \(\d+|token limit|"
-    r"max_new_tokens|`inputs` tokens|maximum context length|context[_ ]length[_ ]exceeded|context window|"
-    r"prompt is too long|input is too long|max_tokens must be at least 1|max_model_len|longer than the maximum|"
-    r"exceeds? the (?:model'?s? )?(?:maximum|max|context)[^\n]{0,40}(?:length|tokens|window|len)|reduce the length of|"
-    r"input tokens? exceeds?|too many (?:input )?tokens|decoder prompt[^\n]{0,60}(?:longer|too long)|"
-    r"string_above_max_length|max_(?:completion_|output_)?tokens[^\n]{0,60}(?:negative|less than|at least)"
 )
 _CONTENT = (
     r"invalid[_ ]image|cannot identify image|could not (?:load|decode|fetch|download) (?:the )?(?:image|video|audio|"
@@ -222,6 +217,14 @@ def _wrong_tool_arguments(view: View) -> Iterator[Sight]:
             )
 
 
+def _preflight(view: View) -> Iterator[Sight]:
+    """What made Gym stop before it sent anything."""
+    for failure in view.told_failures:
+        found = preflight(failure)
+        if found is not None and found[0] is Layer.DATA_SCHEMA:
+            yield sight_of(failure, found[1])
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="data.tool_arguments",
@@ -385,11 +388,11 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.DATA_SCHEMA,
         needs="A provider's words that the prompt does not fit, outside a judge",
         sees=said(
-            _OVERFLOW,
+            OVERFLOW,
             calls=GENERATION,
-            statuses=(400, 413, 422, 500),
+            statuses=(400, 413, 422, 424, 500),
             judge=False,
-            unless=r"user-specified max_model_len|throttl|rate.?limit|per (?:minute|day|second)|wait before",
+            unless=NOT_OVERFLOW,
         ),
         cause="The prompt does not fit the model's context: {what}. Gym's vllm_model turns such a 400 into an empty "
         "answer, unless told otherwise, and that is scored.",
@@ -493,6 +496,18 @@ RULES: tuple[Rule, ...] = (
         source="FastAPI json_invalid",
         strength=Strength.PROVEN,
         runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="data.preflight",
+        layer=Layer.DATA_SCHEMA,
+        needs="A traceback from Gym's reading of the rows, which Python or Gym's words for a row ended",
+        sees=_preflight,
+        cause="Gym stopped while it read the rows, before anything was sent: {what}.",
+        next_action="Run `gymtap check rows` on the input file, which names every line that is not as Gym reads it "
+        "(`responses_create_params` with `input`), and correct them where the data is made.",
+        source="Gym 0.7.0 rollout_collection and train_data_utils",
+        strength=Strength.PROVEN,
+        runner_up=Layer.CONFIG,
     ),
     Rule(
         id="data.told",

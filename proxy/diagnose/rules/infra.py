@@ -17,6 +17,7 @@ from gymtap.proxy.diagnose.rule import (
     exchange_sight,
     said,
 )
+from gymtap.proxy.diagnose.tool_answers import hopeless_tools, told_status
 from gymtap.proxy.diagnose.transcripts import Echo, echoes
 from gymtap.schemas import Call, Layer, LeafKind, TransportErrorKind
 
@@ -29,8 +30,10 @@ _GATEWAY_WORDS = (
     r"bad gateway|gateway time-?out|upstream connect error|no healthy upstream|upstream request timeout|"
     r"upstream (?:timed out|prematurely closed)|service temporarily unavailable|no server is available to handle|"
     r"web server is down|origin is unreachable|cloudflare|\bnginx\b|\benvoy\b|haproxy|traefik|awselb|"
-    r"default backend - 404"
+    r"no (?:healthy|available|live|ready) (?:worker|backend|upstream|server|endpoint|replica|instance|pod)s?"
 )
+_BUSY = r"load(?:ing|ed)\b|starting|warm|overload|too (?:busy|many)|capacity|backpressure|queue|rate.?limit|dead|died"
+"""Words of a server that is there, and not of a gateway before it."""
 _UNREACHED = (
     r"connection ?(?:was )?refused|connect call failed|connectionrefused|\[?errno 111\]?|no route to host|"
     r"network is unreachable|errno 113|errno 101|host is down|could not resolve host|name or service not known|"
@@ -57,7 +60,9 @@ def _gateway(view: View) -> Iterator[Sight]:
         if failure.judge and failure.call in {Call.JUDGE, Call.MODEL}:
             continue
         leaf = failure.innermost.leaf
-        said_by_gateway = leaf.kind in {LeafKind.HTML, LeafKind.EMPTY} or re.search(
+        if re.search(_BUSY, failure.said, re.IGNORECASE):
+            continue
+        said_by_gateway = leaf.kind in {LeafKind.HTML, LeafKind.EMPTY, LeafKind.TEXT} or re.search(
             _GATEWAY_WORDS, failure.said, re.IGNORECASE
         )
         if said_by_gateway or failure.status != 503:
@@ -177,28 +182,17 @@ def _judge_down(view: View) -> Iterator[Sight]:
 
 
 def _tool_tells_backend(view: View) -> Iterator[Sight]:
-    """Tools that answer 200 with an error about a connection, each time: one such answer may be what was asked for."""
-    tools = [e for e in view.material.of(Call.TOOL) if not e.failed]
-    told = [(e, _told_error(e)) for e in tools]
-    if len(tools) >= 2 and all(re.search(_UNREACHED, text, re.IGNORECASE) for _, text in told):
-        exchange, text = told[0]
-        yield exchange_sight(view, exchange, text[:300], exchange.path.rsplit("/", 1)[-1])
+    """Tools that answer 200 and tell of nothing but a backend that cannot be reached."""
+    for exchange, text in hopeless_tools(view.material.exchanges):
+        if re.search(_UNREACHED, text, re.IGNORECASE) or (told_status(text) or 0) >= 500:
+            yield exchange_sight(view, exchange, text[:300], exchange.path.rsplit("/", 1)[-1])
 
 
-def _told_error(exchange: Seen) -> str:
-    """What a body that is nothing but an error says; empty where it is more than that."""
-    body = exchange.response_json
-    if not isinstance(body, dict) or not body.keys() <= {
-        "error",
-        "success",
-        "ok",
-        "status",
-        "message",
-        "detail",
-        "code",
-    }:
-        return ""
-    return str(body.get("error") or body.get("message") or body.get("detail") or "")
+def _tool_tells_sandbox(view: View) -> Iterator[Sight]:
+    for exchange, text in hopeless_tools(view.material.exchanges):
+        match = re.search(_SANDBOX_GONE, text, re.IGNORECASE)
+        if match and not re.search(ALLOTMENT, text, re.IGNORECASE):
+            yield exchange_sight(view, exchange, text[:300], match[0])
 
 
 RULES: tuple[Rule, ...] = (
@@ -327,6 +321,7 @@ RULES: tuple[Rule, ...] = (
                 sources=("exchange", "result", "row"),
                 unless=ALLOTMENT,
             ),
+            _tool_tells_sandbox,
             said(rf"(?-i:\w(?:Error|Exception)\b|\bERROR\b)[^\n]*?{_SANDBOX_GONE}", sources=("log",), unless=ALLOTMENT),
         ),
         cause="What the environment runs things in was not there: {what}.",
@@ -508,7 +503,8 @@ RULES: tuple[Rule, ...] = (
             r"slurmstepd: error|srun: error|srun: (?:Force|Job step)|sbatch: error|slurm[^\n]{0,40}(?:error|cancel)|"
             r"node[_ ]fail\b|job \d+ (?:cancelled|on)|CANCELLED AT|DUE TO (?:NODE FAILURE|PREEMPTION|TIME LIMIT|"
             r"TASK FAILURE)|pyxis:|enroot|failed to (?:create|start|import) container|no such container|"
-            r"error response from daemon|docker: |image[^\n]{0,40}not found|manifest unknown|errimagepull|"
+            r"error response from daemon|docker: |dockerexception|fetching server api version|docker daemon|"
+            r"docker\.sock|image[^\n]{0,40}not found|manifest unknown|errimagepull|"
             r"imagepullbackoff|crashloopbackoff|singularity|apptainer|cannot mount|mount(?:ing)? [^\n]{0,60}failed|"
             r"bind: ",
             unless=r"oom[-_ ]?kill|out of memory",

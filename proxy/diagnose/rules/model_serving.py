@@ -21,6 +21,7 @@ from gymtap.proxy.diagnose.rule import (
     said,
     sight_of,
 )
+from gymtap.proxy.diagnose.tool_answers import unknown_tools
 from gymtap.proxy.diagnose.tools import called, offered_tools
 from gymtap.proxy.diagnose.transcripts import Echo, echoes
 from gymtap.schemas import Call, Layer, LeafKind, Severity
@@ -97,7 +98,24 @@ def _empty_choices(body: dict[str, Any]) -> str | None:
         first.get("message", first.get("delta", first.get("text"))), dict | str
     ):
         return "a choice without a message"
-    return None
+    return _broken_off(first, body)
+
+
+_ENDS = frozenset(
+    {"stop", "length", "tool_calls", "function_call", "content_filter", "eos", "eos_token", "stop_sequence"}
+)
+"""Reasons for which a model's answer ends by itself or by its limit, in Chat Completions and its relatives."""
+
+
+def _broken_off(choice: dict[str, Any], body: dict[str, Any]) -> str | None:
+    """An answer without a word that the engine, and not the model, ended."""
+    answer = read_answer(body)
+    reason = choice.get("finish_reason")
+    if answer is None or answer.text.strip() or answer.calls or not isinstance(reason, str) or reason.lower() in _ENDS:
+        return None
+    error = choice.get("error")
+    told = error.get("message") if isinstance(error, dict) else None
+    return f"finish_reason {reason}" + (f": {told}" if told else "")
 
 
 def _not_finite(view: View) -> Iterator[Sight]:
@@ -115,7 +133,8 @@ def _said_nothing(view: View) -> Iterator[Sight]:
     """A finished answer without text and without a tool call, although tokens were generated."""
     for exchange, answer in answers(view.material):
         nothing = not answer.text.strip() and not answer.calls
-        if nothing and not answer.cut and not exchange.judge and not _child_failed(view, exchange):
+        ended = answer.finish is None or answer.finish.lower() in _ENDS
+        if nothing and ended and not answer.cut and not exchange.judge and not _child_failed(view, exchange):
             what = "only reasoning" if answer.reasoning else "nothing"
             yield exchange_sight(view, exchange, f"finish {answer.finish}, {answer.completion_tokens} tokens", what)
 
@@ -204,6 +223,13 @@ def _unknown_tool(view: View) -> Iterator[Sight]:
             yield exchange_sight(
                 view, exchange, f"404 on {exchange.path}; offered: {', '.join(sorted(offered)) or 'none'}", name
             )
+
+
+def _told_unknown(view: View) -> Iterator[Sight]:
+    offered = offered_tools(view)
+    for exchange, name, text in unknown_tools(view.material.exchanges):
+        if offered and name not in offered:
+            yield exchange_sight(view, exchange, text[:300], name)
 
 
 _PERMANENT = r"\b401\b|unauthori[sz]ed|api[_ ]?key|authentication|quota|billing|credit|permanentendpoint"
@@ -355,6 +381,22 @@ RULES: tuple[Rule, ...] = (
         source="vLLM 0.32 EngineDeadError",
     ),
     Rule(
+        id="model.unavailable",
+        layer=Layer.MODEL_SERVING,
+        needs="A provider's words that the model or deployment is out of service for now",
+        sees=said(
+            r"\bdegraded\b|(?:model|deployment|function|endpoint)[^\n]{0,60}(?:temporarily unavailable|"
+            r"(?:currently |is )not (?:available|ready|deployed|running|active)|paused|under maintenance)",
+            calls=GENERATION,
+            statuses=(400, 404, 409, 422, 424, 500, 503),
+        ),
+        cause="The provider says that this model is out of service for now: {what}.",
+        next_action="Wait for it or use another deployment; the same request works again once it serves, so nothing "
+        "in the row has to change.",
+        source="NVIDIA NIM, Azure and Hugging Face endpoints",
+        runner_up=Layer.INFRA,
+    ),
+    Rule(
         id="model.parser",
         layer=Layer.MODEL_SERVING,
         needs="A tool or reasoning parser's words that it does not fit the model",
@@ -398,7 +440,10 @@ RULES: tuple[Rule, ...] = (
         id="model.chat_template",
         layer=Layer.MODEL_SERVING,
         needs="The chat template's words",
-        sees=said(_TEMPLATE, calls=PROVIDER, statuses=(400, 500)),
+        sees=both(
+            said(_TEMPLATE, calls=PROVIDER, statuses=(400, 500), sources=("exchange", "result", "row")),
+            said(_TEMPLATE, calls=PROVIDER, statuses=(400, 500), sources=("log",), unless=r"nemo_gym/"),
+        ),
         cause="The model's chat template cannot render these messages: {what}.",
         next_action="Give the engine a template that takes this shape (tools, roles, arguments as objects), or change "
         "the messages.",
@@ -496,8 +541,8 @@ RULES: tuple[Rule, ...] = (
         id="model.unknown_tool",
         layer=Layer.MODEL_SERVING,
         needs="404 for a tool that the row does not offer",
-        sees=both(_unknown_tool, echoes(Echo.NOT_FOUND, offered=False)),
-        cause="The model called a tool that nobody offers ({what}); the 404 was fed back to it as the tool's output.",
+        sees=both(_unknown_tool, _told_unknown, echoes(Echo.NOT_FOUND, offered=False)),
+        cause="The model called a tool that nobody offers ({what}); the error was fed back to it as the tool's output.",
         next_action="Count it as the model's behaviour, or check the tool parser if the name is garbled.",
         source="Gym pastes a tool's 404 into function_call_output",
         runner_up=Layer.CONFIG,

@@ -26,7 +26,7 @@ from gymtap.schemas import Call, Layer, Severity
 _RATE = (
     r"rate[_ -]?limit|too many requests|throttl(?:ed|ing)|requests per (?:min|day|second)|tokens per min|slow ?down|"
     r"resource_?exhausted|overloaded|capacity exceeded|server is (?:busy|at capacity)|concurrency limit|"
-    r"queue[^\n]{0,30}(?:is )?full|no deployments available for selected model|"
+    r"queue[^\n]{0,30}(?:is )?full|backpressure|load ?shed|too busy|no deployments available for selected model|"
     r"max(?:imum)? (?:number of )?(?:concurrent|parallel) requests"
 )
 _MEMORY = (
@@ -95,7 +95,24 @@ def _made_of_an_error(view: View, exchange: Seen, answer: Answer) -> bool:
 def _cut_but_answered(view: View) -> Iterator[Sight]:
     for exchange, answer in answers(view.material):
         if answer.cut and answer.text.strip() and not exchange.judge:
-            yield exchange_sight(view, exchange, answer.text[-120:], answer.finish or "length")
+            yield _cut_sight(view, exchange, answer)
+
+
+def _cut_and_lost(view: View) -> Iterator[Sight]:
+    """A row without reward whose last answer was cut in the middle of its text."""
+    verdicts = [e.response_json for e in view.material.of(Call.VERIFY) if not e.failed]
+    rewards = [body.get("reward") for body in verdicts if isinstance(body, dict)]
+    if len(rewards) == 1 and rewards[0] in (0, None):
+        said_last = [(e, answer) for e, answer in answers(view.material) if not e.judge][-1:]
+        yield from (_cut_sight(view, e, answer) for e, answer in said_last if answer.cut and answer.text.strip())
+    for source, where, row in view.result_rows if not view.material.exchanges else ():
+        answer = read_answer(row.get("response"))
+        if answer and answer.cut and answer.text.strip() and row.get("reward") == 0:
+            yield Sight(source, where, answer.text[-120:], what=answer.finish or "length")
+
+
+def _cut_sight(view: View, exchange: Seen, answer: Answer) -> Sight:
+    return exchange_sight(view, exchange, answer.text[-120:], answer.finish or "length")
 
 
 def _retry_storm(view: View) -> Iterator[Sight]:
@@ -250,6 +267,17 @@ RULES: tuple[Rule, ...] = (
         source="OpenAI finish_reason length, Responses incomplete_details",
         strength=Strength.PROVEN,
         runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="throughput.cut_and_lost",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="A reward of 0 for a row whose last answer the output limit cut",
+        sees=_cut_and_lost,
+        cause="The output limit cut the last answer, and the verifier gave 0 for what is left of it.",
+        next_action="Raise max_output_tokens (or lower the reasoning effort), and count such rows apart from wrong "
+        "ones.",
+        source="OpenAI finish_reason length, Responses incomplete_details",
+        strength=Strength.STATUS,
     ),
     Rule(
         id="throughput.cut_answer",

@@ -11,6 +11,8 @@ from gymtap.proxy.diagnose.answers import read_answer
 from gymtap.proxy.diagnose.evidence import Seen
 from gymtap.proxy.diagnose.rule import (
     NO_SESSION,
+    NOT_OVERFLOW,
+    OVERFLOW,
     RESOURCES,
     Rule,
     Sight,
@@ -159,7 +161,8 @@ def _judge_overflow(view: View) -> Iterator[Sight]:
         if (
             failure.judge
             and failure.exchange
-            and re.search(r"context length|max_tokens|context window|too long", failure.said, re.IGNORECASE)
+            and re.search(rf"{OVERFLOW}|max_tokens", failure.said, re.IGNORECASE)
+            and not re.search(NOT_OVERFLOW, failure.said, re.IGNORECASE)
         ):
             yield exchange_sight(view, failure.exchange, failure.said[:300], failure.said.partition("\n")[0][:160])
 
@@ -220,6 +223,11 @@ _FAILURE_FIELD = re.compile(
 )
 
 
+_CHECKED = re.compile(r"grad|judg|verif|scor|reward|check|eval|extract|pars|compar|match", re.IGNORECASE)
+"""Names of what the verifier did itself; a program's own stdout or stderr is the model's doing."""
+_RAISED = re.compile(r"^\s*Traceback \(most recent call last\)|^\s*(?:\w+\.)*[A-Z]\w*(?:Error|Exception)\b\s*[:(]")
+
+
 def _tells_failure(body: Any) -> str | None:
     if not isinstance(body, dict) or body.get("reward") != 0:
         return None
@@ -230,6 +238,8 @@ def _tells_failure(body: Any) -> str | None:
         told = _FAILURE_FIELD.search(str(name)) and isinstance(item, str | dict | list) and item
         if told and (str(name) != "failure_reason" or _BROKE.search(str(item))):  # else it is the verdict's reason
             return f"{name}: {item}"
+        if isinstance(item, str) and _CHECKED.search(str(name)) and _RAISED.search(item):
+            return f"{name}: {item.strip().splitlines()[-1]}"
     return None
 
 
@@ -490,7 +500,7 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.VERIFIER_RUNTIME,
         needs="A judge's answer without a verdict, for a row with no reward",
         sees=_judge_unparseable,
-        cause="The judge's answer holds no verdict that the verifier reads ({what}), and the row was scored 0.",
+        cause="The judge's answer holds no verdict that the verifier reads ({what}), so nothing was judged.",
         next_action="Give the judge room to finish, make its form strict or the parser lenient, and count unparseable "
         "apart from wrong.",
         source="Gym judges' parsers fall back to 0",
