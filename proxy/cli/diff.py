@@ -10,9 +10,10 @@ from gymtap.proxy.cli.options import CaptureOption, JsonOption
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from gymtap.proxy.replay.recorded import Recorded
+    from gymtap.proxy.replay.original import Place
     from gymtap.proxy.replay.sides import Pair
     from gymtap.proxy.store import Capture
+    from gymtap.schemas import RowKey
 
 _SHOWN = 12
 
@@ -24,40 +25,57 @@ def register(app: typer.Typer) -> None:
 
 def _diff(
     before: Annotated[str, typer.Argument(metavar="A", help="A row (12.3) or an exchange (a42).")],
-    after: Annotated[str, typer.Argument(metavar="B", help="Another one.")],
+    after: Annotated[
+        str | None,
+        typer.Argument(metavar="[B]", help="Another one. Without it, A is compared with its original."),
+    ] = None,
     *,
     capture: CaptureOption = None,
     other: Annotated[str | None, typer.Option(metavar="CAPTURE", help="B's capture, if it is another one.")] = None,
     ignore: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Ignore this key when comparing.")] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Compare two rows or two exchanges; ids, times and usage are no differences."""
-    from gymtap.proxy.cli.choose import is_exchange_id, open_capture  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
+    """Compare two rows or two exchanges; ids, times and usage are no differences.
+
+    The original is what a replay has replayed, else the earlier attempt at the same call or row.
+    """
+    from gymtap.proxy.cli.choose import open_capture  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.replay.sides import compare, compare_rows, reward_of  # noqa: PLC0415 - quick `--help`
 
-    if is_exchange_id(before) is not is_exchange_id(after):
-        raise UsageError(f"{before} and {after} are not of one kind", "name two rows, or two exchanges")
     first = open_capture(capture)
-    second = open_capture(other) if other is not None else first
+    sides = _sides(first, before, after, open_capture(other) if other is not None else first)
     ignored = frozenset(ignore or ())
-    left, right = _recorded(first, before), _recorded(second, after)
-    rows = not is_exchange_id(before)
+    left, right = (side.read() for side in sides)
+    rows = not isinstance(sides[0].what, str)
     pairs = compare_rows(left, right, ignored) if rows else [compare(left[0], right[0], ignored)]
     rewards = [reward_of(left), reward_of(right)]
     if as_json:
-        hops = [_hop(pair) for pair in pairs]
-        screen.write_json({"before": before, "after": after, "rewards": rewards, "hops": hops})
+        names = {"before": before if after else sides[0].name, "after": after or before}
+        places = {"before_capture": str(sides[0].capture), "after_capture": str(sides[1].capture)}
+        screen.write_json(names | places | {"rewards": rewards, "hops": [_hop(pair) for pair in pairs]})
     else:
         _draw(pairs, rewards)
     raise typer.Exit(0 if all(pair.same for pair in pairs) else 1)
 
 
-def _recorded(capture: "Capture", name: str) -> "Sequence[Recorded]":
+def _sides(capture: "Capture", before: str, after: str | None, other: "Capture") -> "tuple[Place, Place]":
+    """What is compared; the original first, where only one is named. Raises UsageError."""
     from gymtap.proxy.cli.choose import is_exchange_id, parse_row  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.replay.load import recorded, row  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.replay.original import Place, original  # noqa: PLC0415 - quick `--help`
 
-    return [recorded(capture, capture.exchange(name))] if is_exchange_id(name) else row(capture, parse_row(name))
+    def what(name: str) -> "RowKey | str":
+        return name if is_exchange_id(name) else parse_row(name)
+
+    if after is None:
+        named = what(before)
+        whole = named if isinstance(named, str) else capture.row(named).key
+        found = original(capture, whole)
+        screen.note(f"compared with its original, {found.name} of {found.capture.name}")
+        return found, Place(capture.path, whole)
+    if is_exchange_id(before) is not is_exchange_id(after):
+        raise UsageError(f"{before} and {after} are not of one kind", "name two rows, or two exchanges")
+    return Place(capture.path, what(before)), Place(other.path, what(after))
 
 
 def _hop(pair: "Pair") -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gymtap.proxy.cli.options import CaptureOption, JsonOption
+from gymtap.proxy.cli.options import CaptureOption, FilterOption, JsonOption
 
 
 class Misses(StrEnum):
@@ -38,6 +38,7 @@ def _replay(
     times: Annotated[int, typer.Option("-n", min=1, help="How often.")] = 1,
     failed: Annotated[bool, typer.Option("--failed", help="Every row that failed.")] = False,
     cause: Annotated[str | None, typer.Option(metavar="FINGERPRINT", help="Every row with this cause.")] = None,
+    wanted: FilterOption = "",
     rows: Annotated[Path | None, typer.Option(metavar="FILE", help="The rows of a file, one a line.")] = None,
     concurrency: Annotated[int, typer.Option(min=1, help="How many rows at once.")] = 4,
     to: Annotated[list[str] | None, typer.Option(metavar="NAME=URL", help="Where a server is.")] = None,
@@ -70,14 +71,11 @@ def _replay(
 ) -> None:
     """Send a row, or a part of it, again, and say whether it does the same."""
     from gymtap.proxy.cli.replay_command import Asked, run  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.replay.options import Options  # noqa: PLC0415 - quick `--help`
 
-    asked = Asked(
-        what=what,
+    options = Options(
         start=start,
         times=times,
-        failed=failed,
-        cause=cause,
-        rows=rows,
         concurrency=concurrency,
         to=tuple(to or ()),
         gym=gym,
@@ -86,7 +84,6 @@ def _replay(
         model=model,
         assignments=tuple(assignments or ()),
         patch=patch,
-        edit=edit,
         tools=tools,
         stub=stub,
         stub_loose=stub_loose,
@@ -94,8 +91,17 @@ def _replay(
         stub_listen=stub_listen,
         ignore=tuple(ignore or ()),
         into=into,
+    )
+    asked = Asked(
+        what=what,
+        failed=failed,
+        cause=cause,
+        wanted=wanted,
+        rows=rows,
+        edit=edit,
         yes=yes,
         capture=capture,
         as_json=as_json,
+        options=options,
     )
     raise typer.Exit(run(asked))

@@ -59,7 +59,7 @@ class Keeper:
 
     def __init__(self, directory: Path, original: Path, command: Sequence[str] = ()) -> None:
         self.directory = directory
-        self._original = original
+        self._original = original.absolute()
         self._writer = CaptureWriter.create(directory, command=command)
         self._numbers = count(1)
         self._links = (directory / LINKS_NAME).open("a", encoding="utf-8")

@@ -66,3 +66,30 @@ def test_the_second_may_be_of_another_capture_and_keys_can_be_ignored(gym, gymta
 
 def test_a_row_and_an_exchange_cannot_be_compared(gym, gymtap):
     assert gymtap("diff", "0.0", "a1", "--capture", str(gym.capture)).code == 2
+
+
+def test_a_replay_is_compared_with_what_it_replayed(gym, gymtap, tmp_path):
+    """Both the exchange and its row, in the capture in which the original is."""
+    into = str(tmp_path / "kept")
+    command = ("replay", "11.0", "--from", "verify", "--yes", "--json", "--into", into, "--capture", str(gym.capture))
+    [found] = gymtap(*command, "--set", "/expected_weather=sunny").json()["results"]
+    judged = found["attempts"][0]["exchange"]
+    said = gymtap("diff", judged, "--json", "--capture", into).json()
+    assert (said["before"], said["before_capture"]) == (found["exchange"], str(gym.capture))
+    assert (said["after"], said["after_capture"]) == (judged, into)
+    assert {"pointer": "/expected_weather", "after": "sunny"} in said["hops"][0]["request"]
+    row = gymtap("diff", "11.0", "--json", "--capture", into).json()
+    assert row["before"].startswith("11.0")
+    assert {hop["call"] for hop in row["hops"]} >= {"run", "seed_session", "verify"}
+
+
+def test_an_attempt_is_compared_with_the_one_before(gym, gymtap):
+    retries = provider_calls(gym, 3)
+    pairs = [gymtap("diff", one, "--json", "--capture", str(gym.capture)).json()["before"] for one in retries[1:3]]
+    assert pairs == retries[:2]
+
+
+def test_what_has_no_original_says_so(gym, gymtap):
+    said = gymtap("diff", "11.0", "--capture", str(gym.capture))
+    assert said.code == 2
+    assert "replays nothing, and is the first attempt" in said.err
