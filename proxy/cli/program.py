@@ -28,12 +28,14 @@ from gymtap.proxy.cli import (
     export,
     import_,
     inflight,
+    note,
     playback,
     preflight,
     redirect,
     replay,
     rows,
     run,
+    screen,
     serve,
     show,
     skill,
@@ -43,7 +45,6 @@ from gymtap.proxy.cli import (
     up,
     why,
 )
-from gymtap.proxy.cli.screen import note
 from gymtap.proxy.core.errors import GymtapError
 
 _COMMANDS = (
@@ -67,6 +68,7 @@ _COMMANDS = (
         replay,
         playback,
         diff,
+        note,
         bundle,
     ),
     preflight,
@@ -176,6 +178,6 @@ def _told(error: Exception, verbose: bool) -> int:
 
 
 def _say(message: str, hint: str) -> None:
-    note(f"gymtap: {message}")
+    screen.note(f"gymtap: {message}")
     if hint:
-        note(textwrap.indent(hint, "  "))
+        screen.note(textwrap.indent(hint, "  "))

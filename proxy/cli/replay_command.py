@@ -22,8 +22,7 @@ from gymtap.proxy.replay.options import Options, drafts, order
 from gymtap.proxy.replay.prepare import Draft, read_rows
 from gymtap.proxy.replay.run import Order, replay
 from gymtap.proxy.store import Capture
-from gymtap.proxy.store.listed import full_label
-from gymtap.schemas import RowKey
+from gymtap.proxy.store.listed import full_label, named
 
 
 @dataclass(frozen=True)
@@ -75,7 +74,7 @@ def _names(asked: Asked, capture: Capture, bundle: Path | None) -> list[str]:
             raise UsageError(
                 f"{bundle} is no bundle, so it does not say which row", f"name one: ROW --capture {bundle}"
             )
-        return [_full(row_of(said))]
+        return [named(row_of(said))]
     if asked.what is not None:
         return [asked.what]
     if asked.rows is not None:
@@ -85,7 +84,7 @@ def _names(asked: Asked, capture: Capture, bundle: Path | None) -> list[str]:
 
 def _of_file(rows: Path) -> list[str]:
     try:
-        return [_full(key) for key in read_rows(rows.read_text(encoding="utf-8"))]
+        return [named(key) for key in read_rows(rows.read_text(encoding="utf-8"))]
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{rows}: cannot be read: {error}") from error
 
@@ -94,7 +93,7 @@ def _of_capture(capture: Capture, cause: str | None) -> list[str]:
     """The failed rows; all those with one cause where one is named."""
     if cause is not None:
         return _of_cause(capture, cause)
-    rows = [_full(row.key) for row in capture.rows(failed=True)]
+    rows = [named(row.key) for row in capture.rows(failed=True)]
     if not rows:
         raise UsageError(f"no row failed in {capture.path.name}", "`gymtap rows` lists them all")
     return rows
@@ -116,10 +115,6 @@ def _of_cause(capture: Capture, fingerprint: str) -> list[str]:
         many = f"{len(found)} causes begin with" if found else "no row has the cause"
         raise UsageError(f"{many} {fingerprint} in {capture.path.name}", "`gymtap causes --all` lists them")
     return found[0].rows
-
-
-def _full(key: RowKey) -> str:
-    return f"{key.label}~{key.agent}" if key.agent else key.label
 
 
 def _edited(made: Sequence[Draft]) -> list[Draft]:

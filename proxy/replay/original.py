@@ -17,7 +17,7 @@ from gymtap.proxy.replay.inner import paired
 from gymtap.proxy.replay.keep import LINKS_NAME
 from gymtap.proxy.replay.recorded import Recorded
 from gymtap.proxy.store import Capture
-from gymtap.proxy.store.listed import identity_of
+from gymtap.proxy.store.listed import identity_of, named
 from gymtap.schemas import Exchange, RowKey
 
 
@@ -31,9 +31,7 @@ class Place:
     @property
     def name(self) -> str:
         """What to type for it."""
-        if isinstance(self.what, str):
-            return self.what
-        return f"{self.what.label}~{self.what.agent}" if self.what.agent else self.what.label
+        return self.what if isinstance(self.what, str) else named(self.what)
 
     def read(self) -> list[Recorded]:
         """The exchanges, with their bodies. Raises CaptureError."""

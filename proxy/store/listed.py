@@ -16,9 +16,14 @@ def identity_of(key: RowKey) -> Identity:
     return key.run, key.task, key.rollout, key.attempt, key.rollout_id, key.agent
 
 
+def named(key: RowKey) -> str:
+    """`12.3~agent`: what names the row for certain, as notes do."""
+    return f"{key.label}~{key.agent}" if key.agent else key.label
+
+
 def full_label(line: RowLine) -> str:
-    """`12.3~agent`: what names the row for certain."""
-    return f"{line.label}~{line.agent}" if line.agent else line.label
+    """The same, of a row's line."""
+    return named(line.key)
 
 
 @dataclass(slots=True)
