@@ -47,7 +47,10 @@ def _tree(
 
 @dataclass(frozen=True)
 class Seen:
-    """A row (None where the exchange that was named has none), its exchanges, their tree, and what they answered."""
+    """A row (None where the exchange that was named has none), its exchanges, their tree, and what they answered.
+
+    `deepest_failure` is the id of the exchange to look at first, the one that `gymtap why` blames; None where none is.
+    """
 
     row: "Row | None"
     exchanges: "list[Exchange]"
@@ -55,12 +58,7 @@ class Seen:
     marked: str | None
     messages: dict[str, str]
     findings: "dict[str, list[Finding]]"
-
-    @property
-    def deepest_failure(self) -> str | None:
-        """The id of the exchange to look at first; None where nothing failed."""
-        found = self.tree.deepest_failure
-        return None if found is None else found.id
+    deepest_failure: str | None
 
 
 def see(capture: "Capture", name: str, *, fold: bool = True) -> Seen:
@@ -71,7 +69,15 @@ def see(capture: "Capture", name: str, *, fold: bool = True) -> Seen:
     row, exchanges, marked = _find(capture, name)
     tree = call_tree(exchanges, row.root if row else None, fold=fold, rowless=row is None)
     messages = {node.exchange.id: message_of(capture, node.exchange) for node in tree.walk() if node.blamed}
-    return Seen(row, exchanges, tree, marked, messages, _findings(capture, row, exchanges))
+    return Seen(row, exchanges, tree, marked, messages, _findings(capture, row, exchanges), _blamed(capture, exchanges))
+
+
+def _blamed(capture: "Capture", exchanges: "list[Exchange]") -> str | None:
+    """The exchange at fault, as the diagnosis sees it."""
+    from gymtap.proxy.diagnose import diagnose  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.diagnose.capture import material_of  # noqa: PLC0415 - quick `--help`
+
+    return diagnose(material_of(capture, exchanges, now_ns=time.time_ns())).exchange
 
 
 def _findings(capture: "Capture", row: "Row | None", exchanges: "list[Exchange]") -> "dict[str, list[Finding]]":

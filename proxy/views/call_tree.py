@@ -47,19 +47,6 @@ class CallTree:
         for root in (*self.roots, *self.orphans):
             yield from root.walk()
 
-    @property
-    def deepest_failure(self) -> Exchange | None:
-        """The exchange to look at first: down from the failed root, the last failed call each time.
-
-        Under a root that went well it is the last call that failed without a failed call beneath it.
-        """
-        node = next((root for root in self.roots if root.exchange.failed), None)
-        if node is None:
-            return next((node.exchange for node in reversed(list(self.walk())) if node.blamed), None)
-        while failed := [child for child in node.children if child.exchange.failed]:
-            node = failed[-1]
-        return node.exchange
-
 
 def call_tree(exchanges: Iterable[Exchange], root: str | None, *, fold: bool = True, rowless: bool = False) -> CallTree:
     """Build the tree. `root` is the row's first exchange where it is known; other calls of `/run` are roots too.

@@ -65,21 +65,6 @@ def test_blame_lies_where_a_call_failed_and_nothing_beneath_it_did(exchange: Mak
     assert [node.exchange.id for node in tree.walk() if node.blamed] == ["a1", "a3"]
 
 
-def test_the_failure_to_look_at_is_below_the_failed_root_and_not_beside_it(exchange: Make) -> None:
-    """A tool's error that was told to the model is not why a row failed."""
-    found = [
-        exchange(1, Call.RUN, status=500),
-        exchange(2, Call.RESPONSES, 1),
-        exchange(3, Call.TOOL, 2, 404),
-        exchange(4, Call.VERIFY, 1),
-    ]
-    deepest = call_tree(found, "a1").deepest_failure
-    nested = call_tree([*found, exchange(5, Call.VERIFY, 1, 422)], "a1").deepest_failure
-    well = call_tree([exchange(1, Call.RUN), *found[1:]], "a1").deepest_failure
-    assert [one.id for one in (deepest, nested, well) if one] == ["a1", "a5", "a3"]
-    assert call_tree([exchange(1, Call.RUN)], "a1").deepest_failure is None
-
-
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 2), st.sampled_from([Call.RUN, Call.TOOL])), max_size=12))
 def test_no_exchange_is_lost_or_shown_twice_whatever_the_parents_say(
     exchange: Make, links: list[tuple[int, int, Call]]
