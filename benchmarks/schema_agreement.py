@@ -2,6 +2,8 @@
 
     schema_agreement.py FILE              one JSON line per name and path; reads only `name` and `parameters`
     schema_agreement.py FILE --compare    the table of agreement with the live verdicts that FILE holds
+    schema_agreement.py FILE --live URL   the same, asked now of a vLLM at URL (its /v1; hermes parser, backend auto,
+                                          freshly started); one JSON line per name with its three status codes
 
 FILE is a JSON list, or JSON Lines, of objects with `name` and `parameters`. For `--compare` it also holds
 `live_vllm_0_32` (server -> request shape -> {"status"}), and `seed_checker` ({"verdict"}) for a second column.
@@ -11,13 +13,15 @@ import argparse
 import json
 import sys
 import time
+import urllib.error
+import urllib.request
 from pathlib import Path
 from typing import Any
 
 from gymtap.proxy.check.engines import Engines
 from gymtap.proxy.check.preflight import preflight
-from gymtap.proxy.check.verdict import judge
-from gymtap.proxy.check.vllm_rules import Backend, Route
+from gymtap.proxy.check.verdict import Verdict, judge
+from gymtap.proxy.check.vllm_rules import Backend, DefinitionsClashError, Route, required_schema
 
 SHAPES = (
     (Route.STRICT_TOOL, Backend.AUTO, "hermes_auto", "chat_auto_strict"),
@@ -82,11 +86,66 @@ def compare(engines: Engines, cases: list[dict[str, Any]]) -> bool:
     return good
 
 
+def live(engines: Engines, cases: list[dict[str, Any]], url: str) -> bool:
+    """Ask a running vLLM about each case on each path; whether every verdict agrees.
+
+    What differs goes to stderr. `required_json` is the schema that vLLM composes for it, as a response format. The
+    first request is a good strict tool, since the engine keeps the backend of its first structured request.
+    """
+    model = _ask(url, "/models")[1]["data"][0]["id"]
+    _live(url, model, Route.STRICT_TOOL, {"type": "object", "properties": {"a": {"type": "string"}}})
+    agree = dict.fromkeys(Route, 0)
+    for case in cases:
+        said: dict[str, int] = {}
+        for route in Route:
+            verdict = judge(engines, [(TOOL, case["parameters"])], route, Backend.AUTO)
+            status, message = _live(url, model, route, case["parameters"])
+            said[route] = status
+            agree[route] += verdict.status == status
+            if verdict.status != status:
+                print(_difference(case["name"], route, status, message, verdict), file=sys.stderr)
+        print(json.dumps({"name": case["name"], "parameters": case["parameters"], **said}), flush=True)
+    for route, count in agree.items():
+        print(f"{route:<16}{count}/{len(cases)}", file=sys.stderr)
+    return all(count == len(cases) for count in agree.values())
+
+
+def _difference(name: str, route: Route, status: int, message: str, verdict: Verdict) -> str:
+    return f"  differs: {name} {route}: vLLM {status} {message[:90]!r}, gymtap {verdict.status} {verdict.reason[:90]!r}"
+
+
+def _live(url: str, model: str, route: Route, parameters: Any) -> tuple[int, str]:
+    """The status and the message of a one-token request that makes vLLM compile these parameters."""
+    request: dict[str, Any] = {"model": model, "messages": [{"role": "user", "content": "hi"}], "max_tokens": 1}
+    if route is Route.STRICT_TOOL:
+        function = {"name": TOOL, "parameters": parameters, "strict": True}
+        request["tools"] = [{"type": "function", "function": function}]
+    else:
+        try:
+            schema = required_schema([(TOOL, parameters)]) if route is Route.REQUIRED_JSON else parameters
+        except DefinitionsClashError as clash:
+            return 400, f"not sent: {clash}"
+        request["response_format"] = {"type": "json_schema", "json_schema": {"name": TOOL, "schema": schema}}
+    status, answer = _ask(url, "/chat/completions", request)
+    return status, str(answer.get("error", {}).get("message", ""))
+
+
+def _ask(url: str, path: str, request: dict[str, Any] | None = None) -> tuple[int, Any]:
+    data = None if request is None else json.dumps(request).encode()
+    asked = urllib.request.Request(url + path, data, {"Content-Type": "application/json"})  # noqa: S310  # the URL given
+    try:
+        with urllib.request.urlopen(asked, timeout=120) as answer:  # noqa: S310  # the same
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        return error.code, json.load(error)
+
+
 def main() -> int:
     """0 when all that was compared agrees, 1 when not, 2 when an engine could not be run."""
     options = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     options.add_argument("file", type=Path)
     options.add_argument("--compare", action="store_true")
+    options.add_argument("--live", metavar="URL", help="a running vLLM, say http://127.0.0.1:8101/v1")
     options.add_argument("--engines-python", help="an interpreter that has the engines, say a vLLM environment's")
     chosen = options.parse_args()
     cases = read(chosen.file)
@@ -94,6 +153,8 @@ def main() -> int:
         if missing := [name for name, version in engines.versions().items() if version is None]:
             print(f"cannot be run: {', '.join(missing)} (gymtap engines install)", file=sys.stderr)
             return 2
+        if chosen.live:
+            return 0 if live(engines, cases, chosen.live.rstrip("/")) else 1
         if not chosen.compare:
             show(engines, cases)
             return 0

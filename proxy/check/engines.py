@@ -11,6 +11,7 @@ import json
 import os
 import select
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -23,8 +24,8 @@ from typing import Any, Self
 from gymtap.proxy.core.errors import GymtapError, UsageError
 
 _WORKER = Path(__file__).with_name("engine_worker.py")
-ANSWER_TIMEOUT_S = 20.0
-"""How long one question may take; beyond it the worker is replaced and the answer is an error."""
+ANSWER_TIMEOUT_S = 300.0
+"""How long one question may take by the clock, should the worker's own limit on CPU time not end it before."""
 
 MAX_REMEMBERED = 10_000
 """Answers kept; beyond it all are forgotten, so that a dataset of ever new tools does not grow the memory."""
@@ -48,7 +49,7 @@ PINS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True)
 class Reply:
-    """`missing` says why the engine could not run; `error` is its refusal in its own words; both None is a yes."""
+    """`missing` says why the engine gave no answer; `error` is its refusal in its own words; both None is a yes."""
 
     error: str | None = None
     missing: str | None = None
@@ -158,10 +159,13 @@ class Engines:
             worker.stdin.write(json.dumps(question).encode() + b"\n")
             worker.stdin.flush()
             line = self._line(worker)
-        except (BrokenPipeError, TimeoutError) as error:
+        except TimeoutError:
             self.close()
-            what = "took longer than " + f"{ANSWER_TIMEOUT_S:g} s" if isinstance(error, TimeoutError) else "crashed"
-            return Reply(error=f"the engine {what} on this schema")
+            return _TOO_LONG
+        except BrokenPipeError:
+            status = worker.wait()
+            self.close()
+            return _TOO_LONG if status == -signal.SIGXCPU else Reply(error="the engine crashed on this schema")
         answer = json.loads(line)
         if answer.get("stuck"):
             self.close()
@@ -199,6 +203,9 @@ class Engines:
         line, _, self._buffer = self._buffer.partition(b"\n")
         return line
 
+
+_TOO_LONG = Reply(missing="it took too long on this schema")
+"""No refusal: vLLM itself gives its engine the time that it needs."""
 
 _RUN = "import runpy, sys; sys.path = [p for p in sys.path if p]; runpy.run_path(sys.argv[1], run_name='__main__')"
 """Runs the worker without its folder, or the current one, on the import path."""

@@ -22,6 +22,16 @@ def test_a_worker_that_dies_is_an_answer_and_the_next_question_gets_a_new_one(tm
         assert "crashed" in str(engines.llguidance('{"type": "object"}').error)
 
 
+def test_an_engine_that_needs_too_much_time_gives_no_verdict(tmp_path: Path) -> None:
+    """The worker's limit on CPU time ends it, and that is no refusal."""
+    slow = tmp_path / "slow-python"
+    slow.write_text("#!/bin/sh\nread line\nkill -XCPU $$\n")
+    slow.chmod(0o755)
+    with Engines(python=str(slow)) as engines:
+        reply = engines.llguidance("{}")
+    assert (reply.error, reply.missing) == (None, "it took too long on this schema")
+
+
 def test_a_regex_that_compiles_for_ever_is_given_up(engines: Engines) -> None:
     reply = engines.outlines('{"type": "string", "maxLength": 100000}', stage="compile")
     assert reply.error == "its regex takes too long to compile"
