@@ -7,6 +7,10 @@ relayed as it is from there on, and a gap says so.
 
     request head -> connect upstream (once) -> relay -> response head -> relay -> next head
                           \ 101, CONNECT, or bytes that are not HTTP/1.1: relay blindly both ways
+
+A client that ends its side is taken for gone, as uvicorn, aiohttp, Node and Go's servers take it; where bytes pass
+blindly each side ends alone. An upstream that ends its side is gone too, unless it still reads: a server that refuses
+a request before the end of it lingers, so that its answer is not lost to a reset.
 """
 
 import asyncio
@@ -71,6 +75,8 @@ class Link(asyncio.Protocol):
         self._exchange: _Exchange | None = None
         self._tunnel = False
         self._over = False
+        self._client_ended = False
+        self._upstream_ended = False
         # From the client to the upstream.
         self._inbox = b""
         self._inbox_seen = 0
@@ -110,9 +116,14 @@ class Link(asyncio.Protocol):
             self._pump()
 
     def eof_received(self) -> bool:
-        """Take the client for gone, as uvicorn and aiohttp do; they never see a half-closed client either."""
-        self._client_lost(None)
-        return False
+        """Take the client for gone; in a tunnel, end this direction alone. True keeps the other one open."""
+        if not self._tunnel or self._over or self._upstream_ended or self._boundary.tls is not None:
+            self._client_lost(None)
+            return False
+        self._client_ended = True
+        if self._upstream is not None:
+            self._upstream.write_eof()
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Let the upstream know."""
@@ -141,7 +152,7 @@ class Link(asyncio.Protocol):
         if self._over:
             return
         self._over = True
-        if self._exchange is None:
+        if self._exchange is None and exc is None:
             self._close_upstream()
             return
         how = "reset" if exc else "closed"
@@ -298,12 +309,32 @@ class Link(asyncio.Protocol):
         transport.set_write_buffer_limits(high=HOLD_BYTES)
         pending, self._pending, self._pending_bytes = b"".join(self._pending), [], 0
         transport.write(pending)
+        if self._client_ended:
+            transport.write_eof()
         self._steer()
 
     def upstream_full(self, *, full: bool) -> None:
         """Note whether the upstream takes no more for now."""
         self._upstream_full = full
         self._steer()
+
+    def upstream_ended(self) -> bool:
+        """The upstream sends no more; True where it may still read."""
+        if self._over or self._client_ended or self._boundary.tls is not None or not self._lingers():
+            self.upstream_closed(None)
+            return False
+        self._upstream_ended = True
+        self._end(None)
+        self._tunnel = True  # what the client still says can have no answer
+        self._client.write_eof()
+        return True
+
+    def _lingers(self) -> bool:
+        """Whether the upstream has said all, and the client has not."""
+        exchange = self._exchange
+        if exchange is None or exchange.request_done:
+            return self._tunnel
+        return exchange.response_done or isinstance(self._response_body, UntilCloseBody)
 
     def upstream_closed(self, exc: Exception | None) -> None:
         """Do to the client what the upstream did, and record it."""
@@ -491,9 +522,8 @@ class UpstreamSide(asyncio.Protocol):
         self._link.upstream_data(data)
 
     def eof_received(self) -> bool:
-        """A server that ends its side ends the connection."""
-        self._link.upstream_closed(None)
-        return False
+        """True keeps what the client still says going."""
+        return self._link.upstream_ended()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Told twice when an end of file came first; the link listens once."""
