@@ -10,7 +10,8 @@ site=$("$venv/bin/python" -c 'import sysconfig; print(sysconfig.get_path("pureli
 # Gym looks for <uv_venv_dir>/<type>/<name>/.venv, and with skip_venv_if_present installs nothing where it is.
 if [ ! -e "$work/venvs" ]; then
   for kind in resources_servers responses_api_agents responses_api_models environment_servers; do
-    for server in "$site/$kind"/*/; do
+    for server in "$site/$kind"/*/ "$work/$kind"/*/; do
+      [ -d "$server" ] || continue
       mkdir -p "$work/venvs/$kind/$(basename "$server")"
       ln -s "$venv" "$work/venvs/$kind/$(basename "$server")/.venv"
     done
