@@ -7,9 +7,8 @@ given, or any addon raised over a flow, the recorder redacts the flow itself bef
 import hashlib
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from functools import partial
 
 from gymtap.addons.redact import Redact
 from gymtap.proxy.core.addon import Addon, Setup
@@ -40,6 +39,8 @@ HELD_LIMIT_BYTES = 256 * 2**20
 
 COMMIT_SECONDS = 0.05
 """How long what was looked at waits at most before it is committed, however much there is."""
+
+_HOOKS = ("listening", "opened", "requested", "ended", "stopped")
 
 
 @dataclass(slots=True)
@@ -236,10 +237,10 @@ class Recorder:
     ) -> None:
         self._tape = tape
         self._writer = writer
-        self._addons = tuple(addons)
+        self._hooks = {hook: _overrides(addons, hook) for hook in _HOOKS}
         self._prefix = writer.prefix if prefix is None else prefix
         self._redact = Redact(Setup(writer), writer.redactor)
-        self._redacts = any(isinstance(addon, Redact) for addon in self._addons)
+        self._redacts = any(isinstance(addon, Redact) for addon in addons)
         self._open: dict[int, _Open] = {}
         self._memory = _Memory()
         self._growing: set[_Assembly] = set()
@@ -316,8 +317,7 @@ class Recorder:
 
     def _finish(self) -> None:
         self._turn_once()
-        for addon in self._addons:
-            self._call(addon, "stopped", addon.stopped)
+        self._tell("stopped")
         self._writer.close()
 
     def _commit(self) -> None:
@@ -341,8 +341,7 @@ class Recorder:
             server = known
         else:
             self._servers[server.name] = server
-            for addon in self._addons:
-                self._call(addon, "listening", partial(addon.listening, server))
+            self._tell("listening", server)
         self._heard[said.name] = said, server
         return server
 
@@ -389,7 +388,7 @@ class Recorder:
         encoding = None if event.decoded else _encoding(flow.request_headers)
         request = _Assembly(self._writer, flow.id, "request", encoding, self._memory)
         self._open[event.number] = _Open(flow, event.started_mono_ns, request)
-        self._tell("opened", flow, lambda addon: addon.opened)
+        self._tell_of("opened", flow)
         self._writer.opened(flow)
 
     def _data(self, event: RequestData | ResponseData) -> None:
@@ -406,7 +405,7 @@ class Recorder:
         flow.request_done_ms = opened.elapsed_ms(mono_ns)
         self._growing.discard(opened.request)
         flow.request_body = opened.request.whole()
-        self._tell("requested", flow, lambda addon: addon.requested)
+        self._tell_of("requested", flow)
         opened.request_body = opened.request.keep(flow.request_body, flow.request_redacted)
         opened.kept = True
         self._writer.requested(flow, opened.request_body)
@@ -449,7 +448,7 @@ class Recorder:
         if opened.response is not None:
             self._growing.discard(opened.response)
             flow.response_body = opened.response.whole()
-        self._tell("ended", flow, lambda addon: addon.ended)
+        self._tell_of("ended", flow)
         if not opened.kept:
             opened.request_body = opened.request.keep(flow.request_body, flow.request_redacted)
         response = opened.response.keep(flow.response_body, flow.response_redacted) if opened.response else None
@@ -458,20 +457,21 @@ class Recorder:
         if opened.response is not None:
             opened.response.release()
 
-    def _tell(self, hook: str, flow: Flow, of: Callable[[Addon], Callable[[Flow], None]]) -> None:
-        safe = self._redacts
-        for addon in self._addons:
-            safe &= self._call(addon, hook, partial(of(addon), flow))
-        if not safe:
-            of(self._redact)(flow)
+    def _tell_of(self, hook: str, flow: Flow) -> None:
+        """Let addons see a flow; what they leave of it is clean."""
+        if not (self._tell(hook, flow) and self._redacts):
+            getattr(self._redact, hook)(flow)
 
-    def _call(self, addon: Addon, hook: str, call: Callable[[], None]) -> bool:
-        try:
-            call()
-        except Exception as error:  # noqa: BLE001  # an addon may be anyone's; it must not end the recording
-            self._addon_failed(addon, hook, error)
-            return False
-        return True
+    def _tell(self, hook: str, *what: Flow | Server) -> bool:
+        """Whether no addon raised."""
+        well = True
+        for addon, call in self._hooks[hook]:
+            try:
+                call(*what)
+            except Exception as error:  # noqa: BLE001  # an addon may be anyone's; it must not end the recording
+                self._addon_failed(addon, hook, error)
+                well = False
+        return well
 
     def _addon_failed(self, addon: Addon, hook: str, error: Exception) -> None:
         failure = (type(addon).__name__, hook, type(error).__name__)
@@ -479,6 +479,13 @@ class Recorder:
         text = self._writer.redactor.text(f"{failure[0]}.{hook} raised {type(error).__name__}: {error}")[0]
         gap = Gap(kind=GapKind.ADDON_FAILED, at_ns=time.time_ns(), detail=" ".join(text.split())[:300], count=count)
         self._writer.recount("/".join(failure), gap)
+
+
+def _overrides(addons: Iterable[Addon], hook: str) -> list[tuple[Addon, Callable[..., None]]]:
+    """What those addons do at a hook that do anything there."""
+    calls = [(addon, getattr(addon, hook, None)) for addon in addons]
+    nothing = getattr(Addon, hook)
+    return [(addon, call) for addon, call in calls if call and getattr(call, "__func__", None) is not nothing]
 
 
 def _headers(raw: RawHeaders) -> Headers:

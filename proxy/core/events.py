@@ -96,6 +96,8 @@ class Dropped:
     response_bytes: int
 
 
+_BODY_DATA = (RequestData, ResponseData)
+
 type Event = Opened | RequestData | RequestDone | Answered | ResponseData | Ended | Unparsed | Dropped
 
 
@@ -114,7 +116,7 @@ class Tape:
 
     def put(self, event: Event) -> None:
         """Append; body data beyond the limit is dropped and counted."""
-        if isinstance(event, RequestData | ResponseData):
+        if isinstance(event, _BODY_DATA):
             size = len(event.data)
             if self._held_bytes + size > self._limit_bytes:
                 lost = self._dropped.setdefault(event.number, [0, 0])
@@ -131,7 +133,7 @@ class Tape:
         freed = 0
         while self._events:
             event = self._events.popleft()
-            if isinstance(event, RequestData | ResponseData):
+            if isinstance(event, _BODY_DATA):
                 freed += len(event.data)
             events.append(event)
         self._held_bytes -= freed
