@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from gymtap.proxy.core.errors import GymtapError
 from gymtap.proxy.diagnose.classify import diagnose
 from gymtap.proxy.diagnose.evidence import Material, Seen
+from gymtap.proxy.diagnose.sources import transport_kind
 from gymtap.proxy.store import Capture
 from gymtap.schemas import (
     ROWLESS_CALLS,
@@ -57,6 +58,7 @@ def _seen(capture: Capture, exchange: Exchange, began_ns: int, now_ns: int, row:
     response, error = exchange.response, exchange.error
     stopped = error is not None and error.kind is TransportErrorKind.TAP_STOPPED
     is_open = exchange.state is State.OPEN or stopped
+    limit = error is not None and error.kind is TransportErrorKind.CLIENT_GONE and transport_kind(error.message)[1]
     open_ms = (exchange.duration_ms or 0.0) if stopped else (now_ns - exchange.started_ns) / 1e6
     return Seen(
         id=exchange.id,
@@ -71,7 +73,8 @@ def _seen(capture: Capture, exchange: Exchange, began_ns: int, now_ns: int, row:
         response=_text(capture, response.body) if response else None,
         request_headers=_headers(exchange.request.headers),
         response_headers=_headers(response.headers) if response else {},
-        error=error.kind if error and not stopped else None,
+        error=error.kind if error and not stopped and not limit else None,
+        timeout=limit,
         error_text=error.message if error else "",
         is_open=is_open,
         started_ms=(exchange.started_ns - began_ns) / 1e6,

@@ -32,6 +32,7 @@ from gymtap.schemas import Server, ServerKind
 
 _OPEN_FOR = re.compile(r"\b(?:open|after|for)\s+(\d+(?:\.\d+)?)\s*(ms|s)\b")
 _ENDS_A_TURN = ("/verify", "/seed_session", "/close_session", "/aggregate_metrics")
+_OUTER = frozenset({"collector", "environment", "client", "?", ""})
 _UNITS_NS = {"ms": MS_NS, "s": 1000 * MS_NS}
 
 
@@ -152,12 +153,13 @@ def _or_left_out(value: Any, place: str) -> _Item | LeftOut:
 def _recorded(read: Callable[[], Iterator[_Item | LeftOut]]) -> Iterator[Recorded | LeftOut]:
     """`read` is called twice: once for what tells times and servers, then for all, so that no body is held."""
     outlines = [item.outline() for item in read() if isinstance(item, _Item)]
-    known = zip(_names(outlines), _spans(outlines), strict=True)
+    spans = _spans(outlines)
+    known = zip(_names(outlines), spans, _links(outlines, spans), strict=True)
     for item in read():
         yield item if isinstance(item, LeftOut) else _one(item, *next(known))
 
 
-def _one(item: _Item, server: Server, span: "_Span") -> Recorded:
+def _one(item: _Item, server: Server, span: "_Span", link: "_Link") -> Recorded:
     parts = urlsplit(item.request.address)
     answer = item.response
     error = transport_error(item.transport_error or item.error)
@@ -175,8 +177,8 @@ def _one(item: _Item, server: Server, span: "_Span") -> Recorded:
         response_body=_body(answer) if answer else b"",
         ended_ns=span.begin_ns + open_ns if open_ns is not None else span.end_ns,
         error=error,
-        key=None if item.id is None else str(item.id),
-        parent=None if item.parent is None else str(item.parent),
+        key=link.key,
+        parent=link.parent,
     )
 
 
@@ -227,6 +229,10 @@ class _Span:
     begin_ns: int
     end_ns: int | None = None
 
+    def holds(self, at_ns: int) -> bool:
+        """Whether it was open then."""
+        return self.begin_ns <= at_ns and (self.end_ns is None or at_ns <= self.end_ns)
+
 
 def _spans(items: list[_Item]) -> list[_Span]:
     if all(item.t_ms is not None for item in items):
@@ -260,13 +266,56 @@ def _nested(items: list[_Item]) -> list[_Span]:
 def _left(stack: list[tuple[_Item, _Span]], item: _Item) -> Iterator[tuple[_Item, _Span]]:
     """What has ended before `item` began: all that lies above the exchange which its caller answers."""
     caller = item.ends[0]
-    if not any(open_item.ends[1] == caller for open_item, _ in stack):
-        caller = ""  # nobody's: it begins anew
-    while stack and not _causes(stack[-1][0], caller, item):
+    known = any(above.ends[1] == caller for above, _ in stack)
+    while stack and not (_causes(stack[-1][0], item) if known else _is_around(stack, caller)):
         yield stack.pop()
 
 
-def _causes(above: _Item, caller: str, item: _Item) -> bool:
+def _is_around(stack: list[tuple[_Item, _Span]], caller: str) -> bool:
+    """Whether all that is open is the /run within which an inner call lies, although what called it is not there."""
+    return len(stack) == 1 and caller not in _OUTER and _path(stack[0][0]).endswith("/run")
+
+
+def _causes(above: _Item, item: _Item) -> bool:
+    """Whether what `above` answers may have made the call: not a turn that the call comes after."""
     own_turn = above.ends[0] == above.ends[1]
-    path = urlsplit(item.request.address).path
-    return above.ends[1] == caller and not (own_turn and path.endswith(_ENDS_A_TURN))
+    return above.ends[1] == item.ends[0] and not (own_turn and _path(item).endswith(_ENDS_A_TURN))
+
+
+def _path(item: _Item) -> str:
+    return urlsplit(item.request.address).path
+
+
+# --- what caused which -----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Link:
+    """An exchange's name within its recording, and that of what caused it."""
+
+    key: str
+    parent: str | None
+
+
+def _links(items: list[_Item], spans: list[_Span]) -> list[_Link]:
+    """As the recording says, or else by the boundaries: a call lies within the one that its caller is answering."""
+    keys = [f"#{number}" if item.id is None else str(item.id) for number, item in enumerate(items)]
+    found = [None if item.parent is None else str(item.parent) for item in items]
+    around: list[int] = []
+    for number in sorted(range(len(items)), key=lambda one: (spans[one].begin_ns, one)):
+        around = [other for other in around if spans[other].holds(spans[number].begin_ns)]
+        above = _above(spans, [other for other in around if _causes(items[other], items[number])])
+        if found[number] is None and above is not None:
+            found[number] = keys[above]
+        around.append(number)
+    return [_Link(key, parent) for key, parent in zip(keys, found, strict=True)]
+
+
+def _above(spans: list[_Span], candidates: list[int]) -> int | None:
+    """The innermost of those; None where they do not lie within each other, so that it may be any."""
+    if not candidates:
+        return None
+    inner = candidates[-1]
+    end_ns = spans[inner].end_ns
+    nested = all(spans[other].holds(spans[inner].begin_ns if end_ns is None else end_ns) for other in candidates)
+    return inner if nested else None

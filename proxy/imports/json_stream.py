@@ -9,7 +9,6 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
-_CHUNK_BYTES = 2**20
 _BOM = b"\xef\xbb\xbf"
 _SPACE = re.compile(rb"[ \t\r\n]*+")
 _SCALAR = re.compile(rb"[^ \t\r\n,:\[\]{}\"]++")
@@ -30,9 +29,10 @@ class StreamError(ValueError):
 class Scanner:
     """A position in a document. Whoever is given a member or an element must take its value, or skip it."""
 
-    def __init__(self, content: BinaryIO) -> None:
+    def __init__(self, content: BinaryIO, chunk_bytes: int = 2**20) -> None:
         self._content = content
-        self._buffer = content.read(_CHUNK_BYTES)
+        self._chunk_bytes = chunk_bytes
+        self._buffer = content.read(max(chunk_bytes, len(_BOM)))
         self._at = len(_BOM) if self._buffer.startswith(_BOM) else 0
         self._dropped_bytes = 0
         self._dropped_lines = 0
@@ -161,7 +161,7 @@ class Scanner:
         self._dropped_lines += self._buffer.count(b"\n", 0, self._at)
         self._dropped_bytes += self._at
         rest = self._buffer[self._at :]
-        more = self._content.read(max(_CHUNK_BYTES, len(rest)))
+        more = self._content.read(max(self._chunk_bytes, len(rest)))
         self._buffer, self._at = rest + more, 0
         return bool(more)
 

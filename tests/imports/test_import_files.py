@@ -10,10 +10,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gymtap.proxy.core.errors import UsageError
+from gymtap.proxy.diagnose import diagnose, from_case
+from gymtap.proxy.diagnose.capture import diagnose_row, material_of
+from gymtap.proxy.export import Chosen, Wanted
+from gymtap.proxy.export.lines import exchange_lines
 from gymtap.proxy.imports import import_files, read
 from gymtap.proxy.store import Capture
-from gymtap.schemas import Call, Exchange, RowState, ServerKind, State, TransportErrorKind
+from gymtap.schemas import Body, Call, Exchange, GapKind, RowState, ServerKind, State, TransportErrorKind
 
+NOTHING = Body(digest=None, size_bytes=0)
 DATA = Path(__file__).parents[1] / "data"
 SHARED = Path(__file__).parents[3] / "shared"
 
@@ -143,6 +148,34 @@ class TestModelCalls:
         assert found.response is not None
         assert found.response.first_byte_ms == pytest.approx(20.5)
 
+    @pytest.mark.parametrize(
+        ("said", "status", "body", "kind"),
+        [
+            ({"status_code": 400, "error_category": "client_error", "response_raw": "no!"}, 400, b"no!", None),
+            ({"status_code": 200, "response_raw": "data: {}\n\n", "response": {"id": 1}}, 200, b"data: {}\n\n", None),
+            (
+                {"status_code": 200, "error_category": "stream_truncated", "response_raw": "data: "},
+                200,
+                b"data: ",
+                "closed",
+            ),
+            ({"status_code": None, "error_category": "timeout"}, None, b"", "client_gone"),
+            ({"status_code": None, "error_category": "cancelled"}, None, b"", "client_gone"),
+            ({"status_code": None, "error_category": "connection"}, None, b"", "closed"),
+        ],
+    )
+    def test_what_gym_could_not_parse(
+        self, tmp_path: Path, said: dict[str, Any], status: int | None, body: bytes, kind: str | None
+    ) -> None:
+        """A provider's raw words, a stream as it was sent, and how a call without an answer ended, are kept."""
+        line = {"model_call_id": "f", "dialect": "chat", "started_at": 1.0, "completed_at": 2.0} | said
+        capture = imported(tmp_path, written(tmp_path, "2-1.capture.jsonl", line))
+        found = by_id(capture)["a1"]
+        assert found.request.target == "/ng-rollout/2-1/v1/chat/completions"
+        assert (found.response and found.response.status) == status
+        assert (found.error and found.error.kind) == kind
+        assert capture.body(found.response.body if found.response and found.response.body else NOTHING) == body
+
     def test_gyms_own_files(self, tmp_path: Path) -> None:
         """The files that a real run left are read whole."""
         files = sorted(SHARED.glob("gym/samples/files_left_by_run_observability/model_call_capture/*.jsonl"))
@@ -210,6 +243,62 @@ class TestExchangeLists:
         first, second = imported(tmp_path, *files).exchanges()
         assert first.started_ns + (first.duration_ms or 0) * 1e6 < second.started_ns
 
+    @pytest.mark.parametrize("timed", [True, False])
+    def test_boundaries_name_what_caused_a_call(self, tmp_path: Path, *, timed: bool) -> None:
+        """A call's parent is the exchange that its caller was answering: its judge's calls belong to a verify."""
+        boundaries = ["collector->agent", "agent->resources", "resources->judge_model", "judge_model->provider"]
+        paths = ["/run", "/verify", "/v1/responses", "/v1/chat/completions"]
+        listed = [
+            exchange(boundary, path, **({"t_ms": number, "duration_ms": 90 - 10 * number} if timed else {}))
+            for number, (boundary, path) in enumerate(zip(boundaries, paths, strict=True))
+        ]
+        found = list(imported(tmp_path, written(tmp_path, "case.json", {"exchanges": listed})).exchanges())
+        assert [one.parent for one in found] == [None, "a1", "a2", "a3"]
+        assert [one.caller for one in found] == [None, "agent", "resources", "model"]
+
+    def test_two_that_may_have_caused_it(self, tmp_path: Path) -> None:
+        """Of two that were open at once, neither is named."""
+        listed = [
+            exchange("collector->agent", t_ms=0, duration_ms=50),
+            exchange("collector->agent", t_ms=10, duration_ms=90),
+            exchange("agent->tool", "/x", t_ms=20, duration_ms=10) | {"request": {"url": "/x"}},
+        ]
+        found = list(imported(tmp_path, written(tmp_path, "case.json", {"exchanges": listed})).exchanges())
+        assert found[2].parent is None
+
+    def test_a_call_whose_caller_is_not_there(self, tmp_path: Path) -> None:
+        """It lies within the /run that was open, and so belongs to its row."""
+        listed = [exchange("environment->agent", status=500), exchange("judge_model->provider", "/v1/responses", 500)]
+        capture = imported(tmp_path, written(tmp_path, "case.json", {"exchanges": listed}))
+        (row,) = capture.rows()
+        assert (row.exchanges, row.failed_exchanges) == (2, 2)
+
+    def test_a_case_and_its_capture_agree(self, tmp_path: Path) -> None:
+        """What a list of exchanges says at once, its capture says too: layer and rule, time limits among them."""
+        files = sorted(SHARED.glob("cases/*.json"))
+        if not files:
+            pytest.skip("the cases are not beside this repository")
+        differing = []
+        for file in files:
+            case = json.loads(file.read_text())
+            if case.get("exchanges") and case.get("slug") != "capture-empty-without-prefix":  # its calls share no row
+                said = diagnose(from_case({"exchanges": case["exchanges"]}))
+                capture = Capture(import_files([file], tmp_path / file.stem).path)
+                found = [diagnose_row(capture, row, now_ns=0) for row in capture.rows()]
+                found = found or [diagnose(material_of(capture, capture.exchanges(), now_ns=0))]
+                if (said.layer, said.rule) not in {(one.layer, one.rule) for one in found}:
+                    differing.append(file.name)
+        assert differing == []
+
+    def test_a_callers_time_limit_is_kept(self, tmp_path: Path) -> None:
+        """A /run that its caller cut after a round time is diagnosed as its limit, from a capture too."""
+        said = {"type": "TimeoutError", "message": ""}
+        cut = exchange("collector->agent", status=None, transport_error=said, t_ms=0, duration_ms=30_001)
+        capture = imported(tmp_path, written(tmp_path, "case.json", {"exchanges": [cut]}))
+        (row,) = capture.rows()
+        found = diagnose_row(capture, row, now_ns=0)
+        assert (found.rule, found.chain[0].error) == ("config.run_limit", "time limit")
+
     def test_every_case(self, tmp_path: Path) -> None:
         """All reports that have exchanges are read whole, each of them into rows."""
         files = sorted(SHARED.glob("cases/*.json"))
@@ -267,6 +356,63 @@ class TestHar:
         assert found.response is None
         assert found.error is not None
         assert found.error.kind is TransportErrorKind.REFUSED
+
+
+class TestDamage:
+    def test_a_har_that_is_cut_off(self, tmp_path: Path) -> None:
+        """Wherever it is cut, all entries before that are kept, and there is a gap of unknown size."""
+        entries = [HAR_ENTRY | {"comment": str(number)} for number in range(3)]
+        text = json.dumps({"log": {"version": "1.2", "entries": entries}})
+        ends = [text.index(f'"comment": "{number}"') + len('"comment": "0"}') for number in range(3)]
+        for cut in (ends[0], ends[0] + 1, ends[1] - 1, ends[2] - 30, ends[2]):
+            file = tmp_path / f"{cut}.har"
+            file.write_text(text[:cut])
+            done = import_files([file], tmp_path / f"capture-{cut}")
+            assert done.exchanges == sum(end <= cut for end in ends)
+            assert f"{file}:1: not JSON" in done.left_out[0]
+            (gap,) = Capture(done.path).gaps()
+            assert (gap.kind, gap.count) == (GapKind.UNPARSED, None)
+
+    def test_an_entry_that_is_none(self, tmp_path: Path) -> None:
+        """One that lacks what it must have is left out, counted and named; the others are kept."""
+        file = written(tmp_path, "a.har", {"log": {"entries": [HAR_ENTRY, {"time": 1}, HAR_ENTRY]}})
+        done = import_files([file], tmp_path / "capture")
+        assert (done.exchanges, done.whole) == (2, False)
+        assert done.left_out == [f"{file}: log.entries[1]: startedDateTime: Field required"]
+        assert [gap.count for gap in Capture(done.path).gaps()] == [1]
+
+    def test_lines_that_are_none(self, tmp_path: Path) -> None:
+        """A line that is cut, wherever it is, costs itself only; many are counted, and the first of them named."""
+        good = json.dumps(flow(1))
+        file = written(tmp_path, "f.jsonl", '{"hop": "agent", "pa', good, *["{"] * 9, good)
+        done = import_files([file], tmp_path / "capture")
+        assert done.exchanges == 2
+        assert [line.partition(": ")[0] for line in done.left_out] == [f"{file}:1", f"{file}:3", f"{file}:4", str(file)]
+        assert done.left_out[-1].endswith("7 more like these")
+        assert [gap.count for gap in Capture(done.path).gaps()] == [10]
+
+    def test_a_report_that_is_cut_off(self, tmp_path: Path) -> None:
+        """Its exchanges up to there are kept."""
+        text = json.dumps({"exchanges": [exchange("collector->agent"), exchange("agent->model", "/v1/responses")]})
+        file = tmp_path / "case.json"
+        file.write_text(text[:-40])
+        done = import_files([file], tmp_path / "capture")
+        assert (done.exchanges, done.whole) == (1, False)
+
+    def test_exports_one_after_another(self, tmp_path: Path, demo_capture: Path) -> None:
+        """Two exports in one file are two recordings: equal ids in them are not the same exchange."""
+        demo = Capture(demo_capture)
+        text = b"".join(exchange_lines(demo, Chosen(demo, Wanted())))
+        (tmp_path / "twice.jsonl").write_bytes(text + text)
+        done = import_files([tmp_path / "twice.jsonl"], tmp_path / "capture")
+        assert (done.exchanges, done.whole) == (2 * demo.count(), True)
+        assert Capture(done.path).count() == 2 * demo.count()
+
+    def test_a_byte_order_mark(self, tmp_path: Path) -> None:
+        """Tools of Windows write one; it says nothing."""
+        file = tmp_path / "a.har"
+        file.write_text(json.dumps({"log": {"entries": [HAR_ENTRY]}}), encoding="utf-8-sig")
+        assert imported(tmp_path, file).count() == 1
 
 
 class TestWhatCannotBeRead:
