@@ -38,6 +38,16 @@ def _up(  # noqa: PLR0917 - typer calls it by name
         list[str] | None,
         typer.Option("--mode", help="mitmproxy's mode, as in regular@8080. May be repeated.", metavar="MODE"),
     ] = None,
+    proxy_auth: Annotated[
+        str,
+        typer.Option(envvar="GYMTAP_PROXY_AUTH", help="What clients of --mode have to give.", metavar="USER:PASSWORD"),
+    ] = "",
+    upstream_auth: Annotated[
+        str,
+        typer.Option(
+            envvar="GYMTAP_UPSTREAM_AUTH", help="What the upstream of --mode is given.", metavar="USER:PASSWORD"
+        ),
+    ] = "",
     control_port: Annotated[
         int, typer.Option(min=0, max=65535, help="The port at which they ask; any free one by default.")
     ] = 0,
@@ -66,6 +76,13 @@ def _up(  # noqa: PLR0917 - typer calls it by name
 
     if modes and engine is not Engine.MITM:
         raise UsageError("--mode is one of mitmproxy's", "add --engine mitm")
+    asked = MitmSettings(
+        tuple(modes or ["regular@8080"]),
+        upstream_ca=upstream_ca,
+        expose=expose,
+        proxy_auth=proxy_auth,
+        upstream_auth=upstream_auth,
+    )
     if not (mappings or gym or takeover or engine is Engine.MITM):
         raise UsageError("nothing to stand in front of", "give --map, --gym, --takeover or --engine mitm")
     try:
@@ -86,9 +103,7 @@ def _up(  # noqa: PLR0917 - typer calls it by name
         control_port=control_port,
         token=token,
         expose=expose,
-        mitm=MitmSettings(tuple(modes or ["regular@8080"]), upstream_ca=upstream_ca, expose=expose)
-        if engine is Engine.MITM
-        else None,
+        mitm=asked if engine is Engine.MITM else None,
     )
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         raise typer.Exit(runner.run(stand(standing, note)))

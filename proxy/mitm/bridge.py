@@ -8,8 +8,11 @@ not known to speak HTTP/2, since HTTP/1.1 needs to know its length first.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from mitmproxy import http, tcp, tls, udp
+from mitmproxy.proxy import mode_specs
+from mitmproxy.proxy.server_hooks import ServerConnectionHookData
 
 from gymtap.proxy.core.events import (
     Answered,
@@ -40,6 +43,8 @@ class _Live:
 
     number: int
     websocket: bool
+    client: str  # the id of its connection
+    answered: bool = False
     request_seen: bool = False  # a piece of it went over the tape
     response_seen: bool = False
 
@@ -48,7 +53,9 @@ class Bridge:
     """Feeds a tape. `said` is told, once for each name, of clients that refuse our certificate.
 
     `keep_messages`: leave a WebSocket's messages with mitmproxy too, for its own screens. `streams` False lets
-    mitmproxy hold bodies until they are whole, for whoever edits them there.
+    mitmproxy hold bodies until they are whole, for whoever edits them there. `ca` is named to clients that refuse it.
+    `faithful`: where a client believes to speak to the server itself, what broke there breaks here too, and is not
+    mitmproxy's 502.
     """
 
     def __init__(
@@ -59,6 +66,8 @@ class Bridge:
         said: Callable[[str], None] | None = None,
         heard: Heard | None = None,
         keep_messages: bool = False,
+        ca: Path | None = None,
+        faithful: bool = False,
     ) -> None:
         self._tape = tape
         self._next_number = next_number
@@ -66,6 +75,8 @@ class Bridge:
         self._said = said
         self._heard = heard
         self._keep_messages = keep_messages
+        self._faithful = faithful
+        self.ca = ca
         self.streams = True
         self._live: dict[str, _Live] = {}
         self._refusals: set[str] = set()
@@ -85,7 +96,7 @@ class Bridge:
         live = self._live[flow.id] = self._open(flow, flow.request.path)
         if self._heard is not None:
             self._heard(flow, live.number)
-        if self.streams and _can_stream(flow):
+        if self.streams and flow.response is None and _can_stream(flow):
             flow.request.stream = self._through(live, request=True)
 
     def request(self, flow: http.HTTPFlow) -> None:
@@ -106,7 +117,7 @@ class Bridge:
         if live.websocket and answer.status_code != 101:
             live.websocket = False
             self._put(RequestDone(live.number, time.monotonic_ns()))
-        self._put(self._answered(live, answer))
+        self._answered(live, answer)
         if self.streams and answer.status_code != 101:
             answer.stream = self._through(live, request=False)
 
@@ -115,6 +126,8 @@ class Bridge:
         live, answer = self._live.get(flow.id), flow.response
         if live is None or answer is None:
             return
+        if not live.answered:  # the answer is an addon's, not the server's
+            self._answered(live, answer)
         if answer.raw_content and not live.response_seen:
             self._put(ResponseData(live.number, answer.raw_content))
         if not (live.websocket and answer.status_code == 101):
@@ -122,8 +135,30 @@ class Bridge:
 
     def error(self, flow: http.HTTPFlow) -> None:
         """Something broke it."""
-        if flow.error is not None and flow.id in self._live:
-            self._end(flow, transport_error(flow.error.msg, answered=flow.response is not None))
+        if flow.error is None or flow.id not in self._live:
+            return
+        answered = self._live[flow.id].answered
+        broken = transport_error(flow.error.msg, answered=flow.response is not None)
+        self._end(flow, broken)
+        ours = broken.kind in {TransportErrorKind.TLS, TransportErrorKind.CLIENT_GONE}
+        if self._faithful and not answered and not ours and flow.killable and _is_unaware(flow):
+            flow.kill()  # type: ignore[no-untyped-call]  # mitmproxy is annotated in parts
+
+    def server_connect_error(self, data: ServerConnectionHookData) -> None:
+        """A server could not be reached before there was a request, as in modes in which the client names none."""
+        client, address = data.client, data.server.address
+        asked = isinstance(client.proxy_mode, mode_specs.RegularMode | mode_specs.UpstreamMode)
+        if asked or address is None or any(live.client == client.id for live in self._live.values()):
+            return  # its request says so
+        name = _address(address)
+        server = Server(name=name, listen=_listen(client.sockname), upstream=f"http://{name}")
+        server = self._servers.setdefault((server.name, server.upstream), server)
+        number, now = self._next_number(), time.monotonic_ns()
+        self._put(
+            Opened(number, server, time.time_ns(), now, _address(client.peername), "CONNECT", name, "1.1", ()),
+        )
+        self._put(RequestDone(number, now))
+        self._put(Ended(number, now, transport_error(data.server.error or "", answered=False)))
 
     def http_connect_error(self, flow: http.HTTPFlow) -> None:
         """A client asked for a server that could not be reached: there is no other exchange that would say so."""
@@ -161,10 +196,11 @@ class Bridge:
         name = data.context.client.sni or _address(data.context.server.address)
         reason = " ".join((data.conn.error or "it broke off").split())
         server = Server(name=name, listen=_listen(data.context.client.sockname), upstream=f"https://{name}")
-        self._put(Unparsed(server, time.time_ns(), f"a client refused the proxy's certificate: {reason}"))
+        trust = f"; it has to trust {self.ca}, see docs/mitmproxy.md" if self.ca else ""
+        self._put(Unparsed(server, time.time_ns(), f"a client refused the proxy's certificate: {reason}{trust}"))
         if self._said is not None and name not in self._refusals:
             self._refusals.add(name)
-            self._said(f"a client of {name} refused the certificate, so nothing of it is captured: {reason}")
+            self._said(f"a client of {name} refused the certificate, so nothing of it is captured: {reason}{trust}")
 
     def tcp_start(self, flow: tcp.TCPFlow) -> None:
         """Bytes that are not HTTP."""
@@ -183,7 +219,7 @@ class Bridge:
     def _open(self, flow: http.HTTPFlow, target: str) -> _Live:
         request, peer = flow.request, flow.client_conn.peername
         parent = request.headers.pop(CAUSALITY_HEADER, None)
-        live = _Live(self._next_number(), is_websocket(request))
+        live = _Live(self._next_number(), is_websocket(request), flow.client_conn.id)
         self._put(
             Opened(
                 live.number,
@@ -216,9 +252,10 @@ class Bridge:
 
         return piece
 
-    def _answered(self, live: _Live, answer: http.Response) -> Event:
+    def _answered(self, live: _Live, answer: http.Response) -> None:
         fields = raw_fields(answer.headers)
-        return Answered(live.number, time.monotonic_ns(), answer.status_code, answer.reason or "", fields)
+        live.answered = True
+        self._put(Answered(live.number, time.monotonic_ns(), answer.status_code, answer.reason or "", fields))
 
     def _end(self, flow: http.HTTPFlow, error: TransportError | None = None) -> None:
         self._put(Ended(self._live.pop(flow.id).number, time.monotonic_ns(), error))
@@ -234,6 +271,12 @@ def _can_stream(flow: http.HTTPFlow) -> bool:
     headers = flow.request.headers
     framed = "content-length" in headers or "transfer-encoding" in headers
     return framed or not flow.request.is_http2 or flow.server_conn.alpn == b"h2"
+
+
+def _is_unaware(flow: http.HTTPFlow) -> bool:
+    """Whether the client takes us for the server: it does, unless it asked a proxy for a URL that is not TLS."""
+    aware = isinstance(flow.client_conn.proxy_mode, mode_specs.RegularMode | mode_specs.UpstreamMode)
+    return not aware or flow.request.scheme == "https"
 
 
 def _listen(address: tuple[str, int] | None) -> str:

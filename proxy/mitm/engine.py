@@ -6,26 +6,42 @@ first engine's. It keeps its options in a module, so there is one engine in a pr
 
 import asyncio
 import logging
+import re
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from mitmproxy import exceptions, options
-from mitmproxy.addons import core, disable_h2c, dns_resolver, next_layer, proxyserver, tlsconfig, upstream_auth
+from mitmproxy.addons import (
+    core,
+    disable_h2c,
+    dns_resolver,
+    next_layer,
+    proxyauth,
+    proxyserver,
+    tlsconfig,
+    upstream_auth,
+)
 from mitmproxy.master import Master
-from mitmproxy.proxy import mode_specs
+from mitmproxy.proxy import mode_servers, mode_specs
 
 from gymtap.proxy.core.errors import GymtapError, ListenError, UsageError
+from gymtap.proxy.core.events import Unparsed
 from gymtap.proxy.mitm.bridge import Bridge
+from gymtap.proxy.mitm.local import check_local, redirector_runs
 from gymtap.proxy.mitm.settings import MitmSettings, default_confdir
 from gymtap.proxy.mitm.trust import BUNDLE, write_bundle
 from gymtap.proxy.tap import Source
+from gymtap.schemas import Server
 
 _LOOPBACK = "127.0.0.1"
 _LOG = logging.getLogger("mitmproxy")
+_HTTP_SCHEMES = frozenset({"http", "https", "http3"})
+_LOOK_S = 0.5
 _START_S = 60.0
 _STOP_S = 5.0
 
@@ -33,8 +49,9 @@ _STOP_S = 5.0
 class MitmEngine:
     """The second engine: `async with MitmEngine(settings, tap.source(), said) as engine`, inside the tap.
 
-    Entering raises UsageError for a mode that is none, or would be exposed, and ListenError for one that cannot
-    listen. `said` is called on its thread.
+    Making it raises UsageError for a mode that is none, carries no HTTP, or would be exposed, and GymtapError for one
+    that this machine cannot have; entering raises ListenError for one that cannot listen. `said` is called on its
+    thread.
     """
 
     def __init__(self, settings: MitmSettings, source: Source, said: Callable[[str], None]) -> None:
@@ -49,6 +66,8 @@ class MitmEngine:
         self._check()
         self.addresses: tuple[tuple[str, int], ...] = ()
         """Where it listens, once it has started."""
+        self.instructions: tuple[str, ...] = ()
+        """What a person has to know, once it has started, to send traffic to modes that have no address."""
 
     @property
     def ca(self) -> Path:
@@ -80,7 +99,10 @@ class MitmEngine:
         if not self._settings.modes:
             raise UsageError("no mode to listen in", "as in --mode regular@8080")
         for text in self._settings.modes:
-            host = parse_mode(text).listen_host(_LOOPBACK)
+            mode = parse_mode(text)
+            if isinstance(mode, mode_specs.LocalMode):
+                check_local()
+            host = mode.listen_host(_LOOPBACK)
             if host not in {_LOOPBACK, "localhost", "::1"} and not self._settings.expose:
                 raise UsageError(
                     f"{text} would listen on {host}, where other machines reach it",
@@ -94,7 +116,8 @@ class MitmEngine:
             with tempfile.TemporaryDirectory(prefix="gymtap-") as folder:
                 asyncio.run(self._serve(Path(folder)))
         except (OSError, ValueError, exceptions.OptionsError) as error:
-            self._failure = UsageError(f"mitmproxy cannot start: {' '.join(str(error).split())}", "check --mode")
+            reason = _one_line(error)
+            self._failure = UsageError(f"mitmproxy cannot start: {reason}", _way_out(reason))
         except GymtapError as error:
             self._failure = error
         except Exception as error:  # noqa: BLE001 - nobody awaits a thread: what ended it must be said here
@@ -108,18 +131,21 @@ class MitmEngine:
     async def _serve(self, folder: Path) -> None:
         self._loop = asyncio.get_running_loop()
         proxy = proxyserver.Proxyserver()  # type: ignore[no-untyped-call]  # mitmproxy is annotated in parts
-        bridge = Bridge(self._source.tape, self._source.next_number, said=self._said)
+        bridge = Bridge(self._source.tape, self._source.next_number, said=self._said, ca=self.ca, faithful=True)
         master = self._master = Master(options.Options(), self._loop)
         master.addons.add(  # type: ignore[no-untyped-call]  # the same
             *(core.Core(), disable_h2c.DisableH2C(), proxy, dns_resolver.DnsResolver(), next_layer.NextLayer()),
-            *(tlsconfig.TlsConfig(), upstream_auth.UpstreamAuth(), bridge, _Running(partial(self._running, proxy))),
+            *(tlsconfig.TlsConfig(), proxyauth.ProxyAuth(), bridge, upstream_auth.UpstreamAuth()),
+            _Running(partial(self._running, proxy)),
         )
         master.options.update(**self._options(folder))  # type: ignore[no-untyped-call]  # the same
-        errors = _Errors(self._said)
+        errors = _Errors(self._said, self._started.is_set)
         _LOG.addHandler(errors)
+        watching = asyncio.create_task(self._watch_redirector())
         try:
             await master.run()
         finally:
+            watching.cancel()
             _LOG.removeHandler(errors)
             bridge.close()
             await _hang_up(proxy)
@@ -133,31 +159,49 @@ class MitmEngine:
             "listen_host": _LOOPBACK,
             "confdir": str(self._settings.confdir or default_confdir()),
             **({"ssl_verify_upstream_trusted_ca": str(folder / BUNDLE)} if trusted else {}),
+            "proxyauth": self._settings.proxy_auth or None,
+            "upstream_auth": self._settings.upstream_auth or None,
         }
 
     def _running(self, proxy: proxyserver.Proxyserver) -> None:
         """All modes stand, or the first that does not is why nothing does."""
         for server in proxy.servers:
             if server.last_exception is not None:
-                reason = " ".join(str(server.last_exception).split())
+                reason = _one_line(server.last_exception)
                 self._failure = ListenError(f"cannot listen for {server.mode.full_spec}: {reason}", _way_out(reason))
                 assert self._master is not None
                 self._master.should_exit.set()
                 return
-        self.addresses = tuple((str(host), int(port)) for host, port, *_ in proxy.listen_addrs())
+        addresses = dict.fromkeys((str(host), int(port)) for host, port, *_ in proxy.listen_addrs())
+        self.addresses = tuple(addresses)  # a mode may listen for TCP and UDP
+        self.instructions = tuple(line for server in proxy.servers for line in _instructions(server))
         self._started.set()
+
+    async def _watch_redirector(self) -> None:
+        """Without the redirector of local mode nothing comes here any more, and what passes elsewhere is a gap."""
+        if not any(isinstance(parse_mode(text), mode_specs.LocalMode) for text in self._settings.modes):
+            return
+        await asyncio.to_thread(self._started.wait)
+        while await asyncio.to_thread(redirector_runs):  # noqa: ASYNC110 - it is another process's end
+            await asyncio.sleep(_LOOK_S)
+        what = "mitmproxy's redirector has ended: what local mode was to capture passes unrecorded"
+        server = Server(name="local", listen="", upstream="")
+        self._source.tape.put(Unparsed(server, time.time_ns(), what))
+        self._said(f"{what}; it says why above")
 
 
 class _Errors(logging.Handler):
     """What mitmproxy calls an error is said; the rest of its log is about single connections, and they are captured."""
 
-    def __init__(self, said: Callable[[str], None]) -> None:
+    def __init__(self, said: Callable[[str], None], started: Callable[[], bool]) -> None:
         super().__init__(logging.ERROR)
         self._said = said
+        self._started = started
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Say it in one line."""
-        self._said(f"mitmproxy: {' '.join(record.getMessage().split())}")
+        """Say it in one line; why it does not start is raised instead."""
+        if self._started():
+            self._said(f"mitmproxy: {_one_line(record.getMessage())}")
 
 
 class _Running:
@@ -171,19 +215,46 @@ class _Running:
 
 
 def parse_mode(text: str) -> mode_specs.ProxyMode:
-    """A mode string of mitmproxy's. Raises UsageError."""
+    """A mode string of mitmproxy's. Raises UsageError, also where nothing that is HTTP would come through it."""
     try:
-        return mode_specs.ProxyMode.parse(text)
+        mode = mode_specs.ProxyMode.parse(text)
     except ValueError as error:
         raise UsageError(
             f"--mode {text}: {error}", "as in regular@8080, reverse:https://host@8081, socks5@1080"
         ) from None
+    reverse = isinstance(mode, mode_specs.ReverseMode) and mode.scheme not in _HTTP_SCHEMES
+    if reverse or isinstance(mode, mode_specs.DnsMode):
+        raise UsageError(
+            f"--mode {text} passes no HTTP, so nothing of it could be captured", "as in reverse:https://host@8081"
+        )
+    return mode
+
+
+def _instructions(server: mode_servers.ServerInstance[Any]) -> list[str]:
+    if isinstance(server, mode_servers.WireGuardServerInstance):
+        port = server.listen_addrs[0][1]
+        told = re.sub(r":\d+$", f":{port}", (server.client_conf() or "").strip())
+        return [f"a WireGuard client's configuration, which holds its key:\n{told}"]
+    if isinstance(server, mode_servers.TunInstance):
+        return [f"what is routed to the interface {server.tun_name} passes through here"]
+    if isinstance(server, mode_servers.LocalRedirectorInstance):
+        return [f"{server.mode.full_spec}: what these programs send passes through here"]
+    return []
+
+
+def _one_line(reason: object) -> str:
+    """Without what a program of mitmproxy's adds for its makers."""
+    return " ".join(str(reason).partition("Stack backtrace:")[0].split())
 
 
 def _way_out(reason: str) -> str:
     if "in use" in reason:
         return "name another port, or port 0 for any free one"
-    return "transparent, local and wireguard modes may need root" if "ermi" in reason else "check --mode"
+    if "same address" in reason:
+        return "give each mode a port of its own, as in --mode regular@8080 --mode socks5@1080"
+    if "auth specification" in reason:
+        return "write user:password"
+    return "transparent, local, tun and wireguard modes may need root" if "ermi" in reason else "check --mode"
 
 
 async def _hang_up(proxy: proxyserver.Proxyserver) -> None:

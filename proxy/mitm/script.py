@@ -21,6 +21,7 @@ from gymtap.proxy.core.events import Tape
 from gymtap.proxy.core.redaction import Redactor
 from gymtap.proxy.mitm.bridge import Bridge
 from gymtap.proxy.mitm.notes import Note, Notes
+from gymtap.proxy.mitm.settings import CA_FILE
 from gymtap.proxy.recorder import Recorder
 from gymtap.proxy.store import CaptureWriter, captures_root, fresh
 from gymtap.proxy.tap import QUEUE_BYTES, load_addons
@@ -51,6 +52,7 @@ class Script:
 
     def configure(self, updated: set[str]) -> None:
         """Streamed bodies stay visible on mitmproxy's own screens."""
+        self._bridge.ca = Path(ctx.options.confdir).expanduser() / CA_FILE
         if "gymtap_stream" in updated:
             self._bridge.streams = ctx.options.gymtap_stream
             if ctx.options.gymtap_stream:

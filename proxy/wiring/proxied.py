@@ -57,5 +57,7 @@ def introduce(engine: "MitmEngine", say: Say) -> None:
     """Say where it listens, where its CA is, and how a client comes to trust it."""
     for host, port in engine.addresses:
         say(f"gymtap: mitmproxy listens at {host}:{port}")
+    for line in engine.instructions:
+        say(f"gymtap: {line}")
     say(f"gymtap: clients have to trust {engine.ca}, as in: curl --cacert {engine.ca}")
     say("gymtap: how others do is in docs/mitmproxy.md; `gymtap run --proxy-env` does it for a child")

@@ -88,6 +88,13 @@ class Standing:
     def trust(self) -> ssl.SSLContext:
         return ssl.create_default_context(cafile=self.engine.ca)
 
+    def bodies(self, exchange: Exchange) -> tuple[bytes, bytes]:
+        """Of the request and of the response, as recorded."""
+        sides = exchange.request.body, exchange.response.body if exchange.response else None
+        capture = self.capture()
+        request, response = (capture.body(body) if body else b"" for body in sides)
+        return request, response
+
     def capture(self) -> Capture:
         """What is recorded by now."""
         assert self.tap._recorder.flush()
@@ -129,9 +136,13 @@ async def stand(tmp_path: Path, confdir: Path, certificate: Certificate) -> Asyn
 
 @dataclass
 class Upstream:
-    """An HTTPS server: `/echo` answers what it was sent, `/events` streams until it is released, `/ws` echoes."""
+    """An HTTPS server: `/echo` answers what it was sent, `/events` streams until it is released, `/ws` echoes.
+
+    At `plain_port` it is an HTTP server.
+    """
 
     port: int = 0
+    plain_port: int = 0
     released: asyncio.Event = field(default_factory=asyncio.Event)
     protocols: list[str] = field(default_factory=list)
 
@@ -188,7 +199,8 @@ async def upstream(certificate: Certificate) -> AsyncIterator[Upstream]:
     runner = web.AppRunner(app, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0, ssl_context=certificate.server()).start()
-    made.port = runner.addresses[0][1]
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    made.port, made.plain_port = (address[1] for address in runner.addresses)
     yield made
     made.released.set()
     await runner.cleanup()

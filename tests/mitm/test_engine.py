@@ -10,25 +10,17 @@ import aiohttp
 import httpx
 import pytest
 
-from gymtap.proxy.core.errors import ListenError, UsageError
 from gymtap.proxy.core.events import Unparsed
 from gymtap.proxy.diagnose.capture import diagnose_row
-from gymtap.proxy.mitm.engine import MitmEngine, parse_mode
+from gymtap.proxy.mitm.engine import MitmEngine
 from gymtap.proxy.mitm.settings import MitmSettings
 from gymtap.proxy.tap import Tap, TapSettings
 from gymtap.proxy.wiring.proxied import second_engine
-from gymtap.schemas import Exchange, GapKind, Layer, Server, ServerKind, State, TransportErrorKind
+from gymtap.schemas import GapKind, Layer, Server, ServerKind, State, TransportErrorKind
 
 
 def client(standing: Any, **said: Any) -> httpx.AsyncClient:
     return httpx.AsyncClient(proxy=standing.url, verify=standing.trust(), timeout=None, **said)
-
-
-def bodies(standing: Any, exchange: Exchange) -> tuple[bytes, bytes]:
-    capture = standing.capture()
-    sides = exchange.request.body, exchange.response.body if exchange.response else None
-    request, response = (capture.body(body) if body else b"" for body in sides)
-    return request, response
 
 
 async def test_https_is_captured(stand: Any, upstream: Any) -> None:
@@ -46,7 +38,7 @@ async def test_https_is_captured(stand: Any, upstream: Any) -> None:
         "/echo?a=%2F",
     )
     assert ("X-A", "b") in found.request.headers
-    assert bodies(standing, found) == (b"hello", b"hello")
+    assert standing.bodies(found) == (b"hello", b"hello")
     (server,) = standing.capture().servers()
     assert (server.upstream, server.listen) == (f"https://127.0.0.1:{upstream.port}", standing.url)
 
@@ -62,7 +54,7 @@ async def test_http2_both_ways(stand: Any, http2: int) -> None:
     await standing.until(lambda exchange: standing.capture().count() == 5 and exchange.state is State.DONE)
     found = [exchange for exchange in standing.capture().exchanges() if exchange.state is State.DONE]
     assert {exchange.request.http_version for exchange in found} == {"2.0"}
-    assert sorted(bodies(standing, exchange) for exchange in found) == sorted((body, body) for body in sent)
+    assert sorted(standing.bodies(exchange) for exchange in found) == sorted((body, body) for body in sent)
 
 
 async def test_http2_without_a_length(stand: Any, http2: int) -> None:
@@ -77,7 +69,7 @@ async def test_http2_without_a_length(stand: Any, http2: int) -> None:
         answer = await http.post(f"https://127.0.0.1:{http2}/e", content=pieces())
     assert answer.content == b"one, two"
     found = await standing.until(lambda exchange: exchange.state is State.DONE)
-    assert bodies(standing, found) == (b"one, two", b"one, two")
+    assert standing.bodies(found) == (b"one, two", b"one, two")
 
 
 async def test_an_event_stream_is_recorded_while_it_runs(stand: Any, upstream: Any) -> None:
@@ -90,11 +82,11 @@ async def test_an_event_stream_is_recorded_while_it_runs(stand: Any, upstream: A
             lambda exchange: exchange.response is not None and exchange.response.body is not None
         )
         assert found.state is State.OPEN
-        assert bodies(standing, found)[1] == b"data: one\n\n"
+        assert standing.bodies(found)[1] == b"data: one\n\n"
         upstream.released.set()
         assert b"".join([piece async for piece in pieces]) == b"data: two\n\n"
     found = await standing.until(lambda exchange: exchange.state is State.DONE)
-    assert bodies(standing, found)[1] == b"data: one\n\ndata: two\n\n"
+    assert standing.bodies(found)[1] == b"data: one\n\ndata: two\n\n"
 
 
 async def test_a_websocket_is_recorded_while_it_runs(stand: Any, upstream: Any) -> None:
@@ -111,12 +103,12 @@ async def test_a_websocket_is_recorded_while_it_runs(stand: Any, upstream: Any) 
             lambda exchange: exchange.response is not None and exchange.response.body is not None
         )
         assert found.state is State.OPEN
-        assert [json.loads(side)["text"] for side in bodies(standing, found)] == ["hello", "hello"]
+        assert [json.loads(side)["text"] for side in standing.bodies(found)] == ["hello", "hello"]
         await socket.send_bytes(b"\xff")
         assert await socket.receive_bytes() == b"\xff"
     found = await standing.until(lambda exchange: exchange.state is not State.OPEN)
     assert (found.state, found.response and found.response.status) == (State.DONE, 101)
-    lines = [json.loads(line) for line in bodies(standing, found)[0].splitlines()]
+    lines = [json.loads(line) for line in standing.bodies(found)[0].splitlines()]
     assert [(line["type"], line.get("text"), line.get("base64")) for line in lines] == [
         ("text", "hello", None),
         ("binary", None, "/w=="),
@@ -175,7 +167,7 @@ async def test_what_the_server_breaks_off(stand: Any, upstream: Any) -> None:
     found = await standing.until(lambda exchange: exchange.state is State.FAILED)
     assert found.error is not None
     assert found.error.kind in {TransportErrorKind.CLOSED, TransportErrorKind.RESET}
-    assert bodies(standing, found)[1] == b"part"
+    assert standing.bodies(found)[1] == b"part"
 
 
 async def test_an_upstream_that_is_not_there(stand: Any) -> None:
@@ -216,16 +208,6 @@ async def test_an_upstream_that_is_not_trusted(tmp_path: Path, confdir: Path, up
     assert "certificate" in found.error.message.lower()
 
 
-async def test_a_reverse_proxy(stand: Any, upstream: Any) -> None:
-    """Other modes of mitmproxy's work as their strings say."""
-    standing = await stand(f"reverse:https://127.0.0.1:{upstream.port}@0")
-    async with httpx.AsyncClient() as http:
-        answer = await http.post(f"{standing.url}/echo", content=b"x")
-    assert answer.content == b"x"
-    found = await standing.until(lambda exchange: exchange.state is State.DONE)
-    assert bodies(standing, found) == (b"x", b"x")
-
-
 async def test_what_is_open_ends_with_the_tap(stand: Any, upstream: Any, tmp_path: Any) -> None:
     """Stopping ends what is open, and says so."""
     standing = await stand()
@@ -238,26 +220,6 @@ async def test_what_is_open_ends_with_the_tap(stand: Any, upstream: Any, tmp_pat
             await anext(pieces)
     assert found.error is not None
     assert found.error.kind is TransportErrorKind.TAP_STOPPED
-
-
-async def test_a_port_that_is_taken(stand: Any, upstream: Any) -> None:
-    """It is an error in one line, with a way out."""
-    with pytest.raises(ListenError, match=f"regular@{upstream.port}") as caught:
-        await stand(f"regular@{upstream.port}")
-    assert caught.value.hint
-
-
-async def test_what_others_could_reach(stand: Any) -> None:
-    """Only what is asked for is open to other machines."""
-    with pytest.raises(UsageError, match="where other machines reach it"):
-        await stand("regular@0.0.0.0:0")
-
-
-@pytest.mark.parametrize("mode", ["irregular", "reverse:", "regular@port"])
-def test_modes_that_are_none(mode: str) -> None:
-    """What mitmproxy does not know is refused before anything starts."""
-    with pytest.raises(UsageError, match=f"--mode {mode}"):
-        parse_mode(mode)
 
 
 def test_where_the_ca_is(tmp_path: Any) -> None:

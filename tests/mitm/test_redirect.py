@@ -32,6 +32,7 @@ def inside(scene: str, folder: Path, home: Path) -> subprocess.CompletedProcess[
 IPTABLES = ["iptables_killed", "iptables_guard_killed", "iptables_stale"]
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.parametrize("scene", ["stopped", "killed", "refused", *IPTABLES])
 def test_no_rule_is_left(tmp_path: Path, confdir: Path, scene: str) -> None:
     """However it ends, no rule is left: after a signal, and after SIGKILL, with no other process to remove it.
@@ -52,6 +53,7 @@ def test_no_rule_is_left(tmp_path: Path, confdir: Path, scene: str) -> None:
     assert exchange.response.status == 200
 
 
+@pytest.mark.timeout(180)
 @pytest.mark.skipif(shutil.which("nft") is None, reason="nft, which shows what is redirected, is not installed")
 def test_ipv6(tmp_path: Path, confdir: Path) -> None:
     """Servers at ::1 are captured too, also one that comes later; a client of localhost still finds 127.0.0.1."""
