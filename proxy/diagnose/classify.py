@@ -164,7 +164,7 @@ def _symptom(view: View, best: _Hit | None = None) -> str:
     """What a person sees first: how /run ended, else the first failing exchange, else what a row or a log tells."""
     runs = [e for e in view.material.of(Call.RUN) if view.tree.parents.get(e.id) is None]
     failed = [run for run in runs if run.failed]
-    if failed:
+    if failed and any(not view.tree.tried_again(run) for run in failed):
         return f"/run {_ended(failed[0])}" + (f" ({len(failed)} of {len(runs)} rows)" if len(runs) > 1 else "")
     if any(run.is_open for run in runs):
         return "/run has no answer yet"

@@ -5,12 +5,14 @@ own. Where no parent was recorded, the latest exchange that contains it in time 
 its parent; without times, the nearest earlier one.
 """
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any, TypeGuard
 
+from gymtap.proxy.core.literals import NotALiteral, value
 from gymtap.proxy.core.unwrap import unwrap
 from gymtap.proxy.diagnose.evidence import Material, Seen
 from gymtap.proxy.diagnose.sources import call_of, transport_kind
@@ -78,6 +80,19 @@ class CallTree:
             chain.append(parent)
         return chain[::-1]
 
+    def tried_again(self, exchange: Seen) -> bool:
+        """Whether the /run that it belongs to failed, and another attempt of the same row ended well."""
+        root = self.chain(exchange)[0]
+        return root.failed and any(
+            other.call is Call.RUN
+            and not other.failed
+            and not other.is_open
+            and other.id not in self.parents
+            and self.began_after(other, root)
+            and _same_row(other, root)
+            for other in self.exchanges
+        )
+
     def _parent(self, exchange: Seen) -> Seen | None:
         found: Seen | None = None
         for other in self.exchanges:
@@ -96,6 +111,30 @@ class CallTree:
         if outer.ended_ms is None:
             return True
         return max(inner.started_ms, (inner.ended_ms or 0.0) - _TOLERANCE_MS) <= outer.ended_ms
+
+
+def mark_judges(tree: CallTree) -> None:
+    """Marks model calls by where they stand: within a verify they serve a judge, within a seed or a tool they do not.
+
+    What no recorded call encloses keeps what its names say.
+    """
+    for exchange in tree.exchanges:
+        if exchange.call not in {Call.MODEL, Call.PROVIDER} or "judge" in f"{exchange.boundary} {exchange.server}":
+            continue
+        around = {hop.call for hop in tree.chain(exchange)[:-1]}
+        if Call.VERIFY in around:
+            exchange.judge = True
+        elif around & {Call.SEED_SESSION, Call.TOOL}:
+            exchange.judge = "judge" in exchange.target
+
+
+_ROW_KEYS = ("_ng_task_index", "_ng_rollout_index", "agent_ref")
+
+
+def _same_row(one: Seen, other: Seen) -> bool:
+    bodies = [body for body in (one.request_json, other.request_json) if _is_dict(body)]
+    keys = [[body.get(key) for key in _ROW_KEYS] for body in bodies if body.get("_ng_task_index") is not None]
+    return one.call is other.call and len(keys) == 2 and keys[0] == keys[1]
 
 
 _OF_THE_RUN = frozenset({Call.SEED_SESSION, Call.VERIFY, Call.CLOSE_SESSION, Call.RUN})
@@ -133,6 +172,8 @@ def _reaches(parent: Seen, child: Seen) -> bool:
 
 def _recovered(exchange: Seen, tree: CallTree) -> bool:
     parent = tree.parents.get(exchange.id)
+    if exchange.failed and tree.tried_again(exchange):
+        return True
     if not exchange.failed or parent is None:
         return False
     return any(
@@ -189,7 +230,22 @@ def said(innermost: Unwrapped, *more: str) -> str:
     """Everything an innermost body says, as one text to search in."""
     leaf = innermost.leaf
     parts = [leaf.message, leaf.code or "", leaf.text, *more]
-    return "\n".join(dict.fromkeys(part for part in parts if part))[:_SEARCHED_CHARS]
+    return "\n".join(dict.fromkeys(_unechoed(part) for part in parts if part))[:_SEARCHED_CHARS]
+
+
+def _unechoed(text: str) -> str:
+    """A text without what a list of validation errors echoes of the request: a prompt's words are no error's."""
+    start = text.find("[{")
+    if start < 0 or "loc" not in text or "input" not in text:
+        return text
+    try:
+        found = value(text, start)
+    except NotALiteral:
+        return text
+    if not isinstance(found.value, list) or not all(_is_dict(item) and "loc" in item for item in found.value):
+        return text
+    kept = [{key: item[key] for key in ("type", "loc", "msg") if key in item} for item in found.value]
+    return text[:start] + json.dumps(kept, ensure_ascii=False) + text[found.end :]
 
 
 def soft_failures(tree: CallTree) -> Iterator[Failure]:

@@ -53,6 +53,7 @@ class Flaw:
 def line_flaws(line: str) -> Iterator[Flaw]:
     """What is wrong with one JSONL line as text."""
     if not line.strip():
+        yield Flaw("line", None, "is empty, which Gym's reader takes for broken JSON")
         return
     if line.startswith("\ufeff"):
         yield Flaw("line", None, "starts with a byte order mark")

@@ -19,6 +19,7 @@ from gymtap.proxy.diagnose.failures import (
     failing_exchanges,
     failing_log_blocks,
     failing_results,
+    mark_judges,
     soft_failures,
 )
 from gymtap.schemas import Call, Layer, Severity, TransportErrorKind
@@ -70,8 +71,10 @@ class View:
 
     @cached_property
     def tree(self) -> CallTree:
-        """The exchanges as a tree."""
-        return CallTree(self.material.exchanges)
+        """The exchanges as a tree, with the judge's branch marked in it."""
+        tree = CallTree(self.material.exchanges)
+        mark_judges(tree)
+        return tree
 
     @cached_property
     def failures(self) -> tuple[Failure, ...]:
@@ -111,7 +114,7 @@ class View:
         """Whether the row's outermost exchange failed; without exchanges, whether anything says that a row did."""
         roots = [e for e in self.material.exchanges if e.call is Call.RUN]
         if roots:
-            return any(e.failed for e in roots)
+            return any(e.failed and not self.tree.tried_again(e) for e in roots)
         return any(failure.source in {"result", "row"} for failure in self.told_failures)
 
 

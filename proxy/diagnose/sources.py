@@ -31,7 +31,7 @@ _PATHS = {
 _MODEL_PATHS = ("/v1/responses", "/v1/chat/completions", "/v1/completions", "/v1/messages", "/chat/completions")
 _OPEN_FOR = re.compile(r"(?:open|no (?:response|answer) (?:after|for))\D{0,12}(\d+(?:\.\d+)?)\s*(ms|s)\b")
 _ERRORS: tuple[tuple[str, TransportErrorKind], ...] = (
-    (r"ssl|tls|certificate|handshake", TransportErrorKind.TLS),
+    (r"ssl(?!:\S)|\btls|certificate|handshake", TransportErrorKind.TLS),  # aiohttp says ssl:default of any connection
     (
         r"name or service|gaierror|nodename|getaddrinfo|dns|no route|unreachable|name resolution",
         TransportErrorKind.UNREACHABLE,

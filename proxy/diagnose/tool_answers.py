@@ -33,12 +33,12 @@ def told_error(exchange: Seen) -> str:
         refused = body.get("error") or body.get("success") is False or body.get("ok") is False
         refused = refused or str(body.get("status")).lower() in {"error", "failed", "failure"}
         return _text(body.get("error") or body.get("message") or body.get("detail")) if refused else ""
-    return _sentence(body if isinstance(body, str) else exchange.response if body is None else _only_text(body))
+    return _sentence(body if isinstance(body, str) else exchange.response if body is None else None)
 
 
 def hopeless_tools(exchanges: tuple[Seen, ...]) -> Iterator[tuple[Seen, str]]:
     """The first answer of every tool that told nothing but errors in a row without reward, and what it told."""
-    if any(_reward(e) > 0 for e in exchanges if e.call in {Call.VERIFY, Call.RUN}):
+    if rewarded(exchanges):
         return
     answers: dict[str, list[tuple[Seen, str]]] = {}
     for exchange in exchanges:
@@ -47,6 +47,11 @@ def hopeless_tools(exchanges: tuple[Seen, ...]) -> Iterator[tuple[Seen, str]]:
     for told in answers.values():
         if all(text for _, text in told):
             yield told[0]
+
+
+def rewarded(exchanges: tuple[Seen, ...]) -> bool:
+    """Whether a verifier gave the row more than nothing."""
+    return any(_reward(e) > 0 for e in exchanges if e.call in {Call.VERIFY, Call.RUN})
 
 
 def unknown_tools(exchanges: tuple[Seen, ...]) -> Iterator[tuple[Seen, str, str]]:
@@ -63,15 +68,8 @@ def told_status(text: str) -> int | None:
 
 
 def _sentence(text: str | None) -> str:
-    return text.strip() if text and len(text) <= _LONGEST_SENTENCE and _SENTENCE.search(text.strip()) else ""
-
-
-def _only_text(body: Any) -> str | None:
-    """The text of a body that holds one text and nothing else, as `{"output": …}` or MCP's content."""
-    if isinstance(body, dict) and len(body) == 1:
-        (found,) = body.values()
-        return found if isinstance(found, str) else _text(found) or None
-    return None
+    said = (text or "").strip()
+    return said if len(said) <= _LONGEST_SENTENCE and "\n" not in said and _SENTENCE.search(said) else ""
 
 
 def _text(found: Any) -> str:

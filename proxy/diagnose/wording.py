@@ -17,10 +17,19 @@ _SLOW_MS = 10_000
 def filled(sentence: str, sight: Sight) -> str:
     """A rule's sentence with `{what}` from the sight, `{role}` (policy or judge) and `{model}` (the one asked for)."""
     words = " ".join(sight.what.split()).rstrip(".") or "see the evidence"
-    judge = sight.failure.judge if sight.failure else sight.exchange is not None and sight.exchange.judge
     model = asked_model(sight.exchange) if sight.exchange else None
-    role = "judge" if judge else "policy"
-    return sentence.replace("{what}", words).replace("{role}", role).replace("{model}", model or "another one")
+    return sentence.replace("{what}", words).replace("{role}", _role(sight)).replace("{model}", model or "another one")
+
+
+def _role(sight: Sight) -> str:
+    """Whom the model serves: the policy, the judge, a tool's own backend, or the server that its caller is named."""
+    exchange = sight.exchange
+    if sight.failure.judge if sight.failure else exchange is not None and exchange.judge:
+        return "judge"
+    if exchange is not None and exchange.call is Call.TOOL:
+        return "tool"
+    name = exchange.caller if exchange is not None else ""
+    return name if name.endswith("_model") and name != "policy_model" else "policy"
 
 
 def asked_model(exchange: Seen) -> str | None:

@@ -7,7 +7,7 @@ from gymtap.proxy.diagnose.evidence import Seen
 from gymtap.proxy.diagnose.parameters import in_row, refused_parameter
 from gymtap.proxy.diagnose.preflight import preflight
 from gymtap.proxy.diagnose.rule import GENERATION, Rule, Sight, Strength, View, both, exchange_sight, said, sight_of
-from gymtap.proxy.diagnose.tool_answers import unknown_tools
+from gymtap.proxy.diagnose.tool_answers import hopeless_tools, unknown_tools
 from gymtap.proxy.diagnose.tools import offered_tools
 from gymtap.proxy.diagnose.transcripts import Echo, echoes
 from gymtap.schemas import Call, Layer, LeafKind
@@ -183,6 +183,15 @@ def _told_unserved(view: View) -> Iterator[Sight]:
             yield exchange_sight(view, exchange, text[:300], name)
 
 
+def _tool_key(view: View) -> Iterator[Sight]:
+    """A tool that told nothing but that the key to what stands behind it is rejected."""
+    for exchange, text in hopeless_tools(view.material.exchanges):
+        if re.search(r"(?:api|access|subscription)[ _-]?key", text, re.IGNORECASE) and re.search(
+            rf"{_KEY_WORDS}|\b40[13]\b|forbidden|invalid|missing|not set", text, re.IGNORECASE
+        ):
+            yield exchange_sight(view, exchange, text[:300], exchange.path.rsplit("/", 1)[-1])
+
+
 def _is_routers(exchange: Seen) -> bool:
     """Whether a 404 or 405 is a router's own: what a tool itself cannot find, it names."""
     words = exchange.unwrapped.leaf.message.strip()
@@ -247,6 +256,17 @@ RULES: tuple[Rule, ...] = (
         next_action="Set {role}_api_key to a key that this provider knows, restart the model server, which keeps "
         "answering with the old error, and run one row; agent and verifier are not at fault.",
         source="OpenAI, Azure, Anthropic and NIM error codes; Gym 0.7.0 stops retrying on 401",
+    ),
+    Rule(
+        id="config.tool_key",
+        layer=Layer.CONFIG,
+        needs="A tool that tells of nothing but a missing or rejected key, in a row without reward",
+        sees=_tool_key,
+        cause="The key to what stands behind the tool {what} is missing or rejected; the model was fed the error.",
+        next_action="Set that key where the resources server reads it (its configuration or environment), restart it, "
+        "and discard the rows since its first error.",
+        source="Search and retrieval tools that call a hosted API",
+        runner_up=Layer.INFRA,
     ),
     Rule(
         id="config.permission",
@@ -446,7 +466,8 @@ RULES: tuple[Rule, ...] = (
             r"KeyError: '(?P<what>(?-i:[A-Z][A-Z0-9_]{3,}))'|"
             r"environment variable [`'\"]?\w+[`'\"]? (?:is )?(?:not set|missing|must be set)|(?:HF_TOKEN|HUGGING\w+|"
             r"WANDB_API_KEY|OPENAI_API_KEY|NGC_API_KEY)[^\n]{0,60}(?:not set|missing|required|must)|GatedRepoError|"
-            r"Cannot access gated repo|you must be authenticated|api_key not configured|No API key configured"
+            r"gated repo\b|access to model [^\n]{0,120} is restricted|(?:you )?must be authenticated|"
+            r"api_key not configured|No API key configured"
         ),
         cause="A variable or a login that the run needs is not set: {what}.",
         next_action="Export it where the servers start, on every node, and start again.",

@@ -2,6 +2,8 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
 
 from gymtap.proxy.diagnose.answers import answers, read_answer
 from gymtap.proxy.diagnose.evidence import SeenFile, listed, read_json
@@ -168,6 +170,32 @@ def _own_parameter(view: View) -> Iterator[Sight]:
         parameter = refused_parameter(failure)
         if parameter and in_row(view, parameter) and not failure.judge:
             yield sight_of(failure, parameter)
+
+
+_overflow_said = said(OVERFLOW, calls=GENERATION, statuses=(400, 413, 422, 424, 500), judge=False, unless=NOT_OVERFLOW)
+_LARGE_CHARS = 4_000
+
+
+def _overflow(view: View) -> Iterator[Sight]:
+    """A provider's words that the prompt does not fit, with what is largest in it."""
+    for sight in _overflow_said(view):
+        largest = _largest_message(sight.exchange.request_json) if sight.exchange else None
+        yield replace(sight, what=f"{sight.what.rstrip('.')}; {largest}") if largest else sight
+
+
+def _largest_message(body: Any) -> str | None:
+    """Whose message is the largest of a prompt that has several; None where none stands out."""
+    items = listed(body.get("messages", body.get("input"))) if isinstance(body, dict) else []
+    sizes = [(len(str(m.get("content", m.get("output")) or "")), m) for m in items if isinstance(m, dict)]
+    size, message = max(sizes, key=lambda sized: sized[0], default=(0, {}))
+    if len(sizes) < 2 or size < _LARGE_CHARS or size < sum(other for other, _ in sizes) / 2:
+        return None
+    whose = (
+        "a tool's output"
+        if message.get("role") == "tool" or "output" in message
+        else f"a {message.get('role')} message"
+    )
+    return f"{whose} takes {size:,} characters of it"
 
 
 _MEDIA = re.compile(r"\"(?:image_url|video_url|audio_url|input_image|file_url)\"")
@@ -387,17 +415,11 @@ RULES: tuple[Rule, ...] = (
         id="data.context_overflow",
         layer=Layer.DATA_SCHEMA,
         needs="A provider's words that the prompt does not fit, outside a judge",
-        sees=said(
-            OVERFLOW,
-            calls=GENERATION,
-            statuses=(400, 413, 422, 424, 500),
-            judge=False,
-            unless=NOT_OVERFLOW,
-        ),
+        sees=_overflow,
         cause="The prompt does not fit the model's context: {what}. Gym's vllm_model turns such a 400 into an empty "
         "answer, unless told otherwise, and that is scored.",
-        next_action="Shorten the prompt, serve with a longer context, or set propagate_context_overflow_errors=true; "
-        "do not count this row.",
+        next_action="Shorten the prompt (or what tools may put into it), serve with a longer context, or set "
+        "propagate_context_overflow_errors=true; do not count this row.",
         source="vLLM and OpenAI context errors; Gym 0.7.0 swallows any 400 with `context length` or `max_tokens`",
         strength=Strength.PROVEN,
         runner_up=Layer.MODEL_SERVING,
@@ -478,7 +500,8 @@ RULES: tuple[Rule, ...] = (
         sees=said(
             r"(?m)^body\.(?P<what>[\w.]+: .{1,120})|\"loc\": ?\[\"body\"|request validation failed|"
             r"validation errors? for \w*Request\b|RequestValidationError|/run failed status=422",
-            sources=("result", "row", "log"),
+            sources=("exchange", "result", "row", "log"),
+            calls=frozenset({Call.OTHER}),
         ),
         cause="A request does not fit its receiver's model: {what}.",
         next_action="Correct the fields that the detail names in the data, and use a fresh output path.",

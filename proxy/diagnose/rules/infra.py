@@ -89,8 +89,10 @@ def _endless_reconnect(view: View) -> Iterator[Sight]:
     """One caller's request whose connection was dropped unanswered time after time, and never answered since."""
     tries: dict[tuple[str | None, str, str | None], list[Seen]] = {}
     for exchange in view.material.exchanges:
-        if exchange.call in GENERATION | {Call.TOOL}:
-            tries.setdefault((exchange.parent, exchange.path, exchange.request), []).append(exchange)
+        above = view.tree.parents.get(exchange.id)
+        if exchange.call in GENERATION | RESOURCES:
+            key = (above.id if above else None, exchange.path, exchange.request)
+            tries.setdefault(key, []).append(exchange)
     for (parent, path, _), tried in tries.items():
         dropped = [e for e in tried if e.status is None and e.error in _DROPPED]
         unanswered = all(e.status is None for e in tried)

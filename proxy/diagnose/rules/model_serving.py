@@ -8,7 +8,7 @@ from typing import Any
 
 from gymtap.proxy.core.literals import NotALiteral, value
 from gymtap.proxy.diagnose.answers import answers, echo, read_answer
-from gymtap.proxy.diagnose.evidence import Seen, listed
+from gymtap.proxy.diagnose.evidence import Seen, listed, read_json
 from gymtap.proxy.diagnose.rule import (
     GENERATION,
     PROVIDER,
@@ -21,7 +21,7 @@ from gymtap.proxy.diagnose.rule import (
     said,
     sight_of,
 )
-from gymtap.proxy.diagnose.tool_answers import unknown_tools
+from gymtap.proxy.diagnose.tool_answers import rewarded, unknown_tools
 from gymtap.proxy.diagnose.tools import called, offered_tools
 from gymtap.proxy.diagnose.transcripts import Echo, echoes
 from gymtap.schemas import Call, Layer, LeafKind, Severity
@@ -165,6 +165,54 @@ def _call_left_in_text(view: View) -> Iterator[Sight]:
             yield exchange_sight(view, exchange, answer.text[marked.start() :][:200], marked[0])
 
 
+def _bare_call(text: str, names: set[str]) -> str | None:
+    """The name of the offered tool of which a text is nothing but a call: as JSON, as Python, or in Harmony's form."""
+    harmony = re.search(r"\bto=(?:functions\.)?(\w+)", text) if "<|" in text else None
+    if harmony and harmony[1] in names:
+        return harmony[1]
+    bare = re.sub(r"^```\w*\s*|\s*```$", "", text.strip())
+    python = re.fullmatch(r"\[?\s*(\w+)\([^()]*(?:\([^()]*\)[^()]*)*\)\s*\]?", bare)
+    if python and python[1] in names:
+        return python[1]
+    return _json_call(bare, names)
+
+
+def _json_call(text: str, names: set[str]) -> str | None:
+    found = read_json(text) if text[:1] in {"{", "["} else None
+    call = found[0] if isinstance(found, list) and found else found
+    named = call.get("name", call.get("function")) if isinstance(call, dict) else None
+    given = isinstance(call, dict) and call.keys() & {"arguments", "parameters", "args"}
+    return named if given and isinstance(named, str) and named in names else None
+
+
+def _call_is_the_text(view: View) -> Iterator[Sight]:
+    """An answer that is nothing but a call of an offered tool, as text, in a row that got no reward."""
+    names = offered_tools(view)
+    if not names or rewarded(view.material.exchanges):
+        return
+    for exchange, answer in answers(view.material):
+        name = None if answer.calls or answer.cut or exchange.judge else _bare_call(answer.text, names)
+        if name is not None:
+            yield exchange_sight(view, exchange, answer.text[:200], f"a call of {name}")
+
+
+_TURN_TOKEN = re.compile(
+    r"<\|(?:im_(?:start|end)|eot_id|eom_id|start_header_id|end_header_id|end_of_text|endoftext|end|user|assistant|"
+    r"system|return|channel|message)\|>|<(?:start|end)_of_turn>|\[/?INST\]|"
+    "<\N{FULLWIDTH VERTICAL LINE}(?:User|Assistant|end\N{LOWER ONE EIGHTH BLOCK}of)"
+)
+
+
+def _turn_tokens(view: View) -> Iterator[Sight]:
+    """An answer that goes on past a turn's own tokens, in a row that got no reward."""
+    if rewarded(view.material.exchanges):
+        return
+    for exchange, answer in answers(view.material):
+        tokens = _TURN_TOKEN.findall(answer.text)
+        if len(tokens) >= 2 and not exchange.judge and not _TURN_TOKEN.search(exchange.request or ""):
+            yield exchange_sight(view, exchange, answer.text[:200], ", ".join(dict.fromkeys(tokens)))
+
+
 def _one_id_twice(view: View) -> Iterator[Sight]:
     """One answer with several calls of one id, so that their outputs cannot be told apart."""
     for exchange, answer in answers(view.material):
@@ -285,6 +333,26 @@ def _broken_answer(view: View) -> Iterator[Sight]:
             yield exchange_sight(view, exchange, failure.said[:300], failure.said.partition("\n")[0][:160])
 
 
+_ABOVE_MODEL = {Call.RUN: 2, Call.RESPONSES: 1}
+"""How often what a model server raised is wrapped at each hop above it; a tool's exception is fed to the model."""
+
+
+def _broken_answer_above(view: View) -> Iterator[Sight]:
+    """The same, told by a hop above the model server alone: the number of wrappers says who raised."""
+    for failure in view.exchange_failures:
+        exchange = failure.exchange
+        if (
+            exchange is None
+            or exchange.call not in _ABOVE_MODEL
+            or exchange.unwrapped.leaf.kind is not LeafKind.EXCEPTION
+        ):
+            continue
+        wrappers = sum(wrapper.kind == "gym" for wrapper in exchange.unwrapped.wrappers)
+        below = view.tree.children[exchange.id]
+        if wrappers == _ABOVE_MODEL[exchange.call] and not below and re.search(_UNREADABLE, failure.said):
+            yield exchange_sight(view, exchange, failure.said[:300], failure.said.partition("\n")[0][:160])
+
+
 _UNREADABLE = (
     r"JSONDecodeError|UnicodeDecodeError|surrogates not allowed|KeyError(?:\(|: )'(?:choices|message|output|content|"
     r"usage|index|delta|finish_reason)'\)?|IndexError|'NoneType' object is not subscriptable|"
@@ -385,7 +453,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.MODEL_SERVING,
         needs="A provider's words that the model or deployment is out of service for now",
         sees=said(
-            r"\bdegraded\b|(?:model|deployment|function|endpoint)[^\n]{0,60}(?:temporarily unavailable|"
+            r"\bdegraded function|(?:is|state|status)\W{1,4}degraded|(?:model|deployment|function|"
+            r"endpoint)[^\n]{0,60}(?:temporarily unavailable|"
             r"(?:currently |is )not (?:available|ready|deployed|running|active)|paused|under maintenance)",
             calls=GENERATION,
             statuses=(400, 404, 409, 422, 424, 500, 503),
@@ -486,6 +555,7 @@ RULES: tuple[Rule, ...] = (
         needs="A model server's exception while reading a provider's 200",
         sees=both(
             _broken_answer,
+            _broken_answer_above,
             said(
                 _UNREADABLE, calls=frozenset({Call.OTHER}), sources=("result", "row"), unless=r"NeMoGym|VerifyResponse"
             ),
@@ -562,12 +632,25 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="model.call_in_text",
         layer=Layer.MODEL_SERVING,
-        needs="A tool call's markup in the text of an answer, with the name of a tool that is offered",
-        sees=_call_left_in_text,
+        needs="A tool call in the text of an answer, in markup, JSON or Python, of a tool that is offered",
+        sees=both(_call_left_in_text, _call_is_the_text),
         cause="The model called a tool, but the call was left in the text ({what}), so no tool ran.",
         next_action="Start the engine with the --tool-call-parser of this model (and --enable-auto-tool-choice); do "
         "not count this row.",
         source="vLLM and SGLang tool parsers take the markup out of the text",
+        runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="model.turn_tokens",
+        layer=Layer.MODEL_SERVING,
+        needs="Tokens that begin or end a turn in the text of an answer, in a row without reward",
+        sees=_turn_tokens,
+        cause="The answer runs on through the tokens that separate turns ({what}): the engine neither stops at them "
+        "nor takes them out.",
+        next_action="Compare the chat template with the model's tokenizer and generation_config (eos_token_id, stop), "
+        "and do not count this row.",
+        source="ChatML, Llama, Gemma, Mistral, Harmony and DeepSeek templates",
+        strength=Strength.NAMED,
         runner_up=Layer.CONFIG,
     ),
     Rule(

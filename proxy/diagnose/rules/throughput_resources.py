@@ -14,6 +14,7 @@ from gymtap.proxy.diagnose.rule import (
     GENERATION,
     RESOURCES,
     Rule,
+    Sees,
     Sight,
     Strength,
     View,
@@ -21,6 +22,7 @@ from gymtap.proxy.diagnose.rule import (
     exchange_sight,
     said,
 )
+from gymtap.proxy.diagnose.tool_answers import hopeless_tools, told_status
 from gymtap.schemas import Call, Layer, Severity
 
 _RATE = (
@@ -129,6 +131,18 @@ def _retry_storm(view: View) -> Iterator[Sight]:
             )
 
 
+def _tool_tells(pattern: str, *statuses: int) -> Sees:
+    """Sees tools that told nothing but such an error of what stands behind them."""
+    words = re.compile(pattern, re.IGNORECASE)
+
+    def sees(view: View) -> Iterator[Sight]:
+        for exchange, text in hopeless_tools(view.material.exchanges):
+            if told_status(text) in statuses or words.search(text):
+                yield exchange_sight(view, exchange, text[:300], text[:160])
+
+    return sees
+
+
 def _pinned(view: View) -> Iterator[Sight]:
     """First turns of several conversations that carry one and the same model session cookie."""
     by_cookie: dict[str, list[Seen]] = {}
@@ -196,6 +210,7 @@ RULES: tuple[Rule, ...] = (
         sees=both(
             said(statuses=(429, 529), sources=("exchange", "log", "result")),
             said(_RATE, statuses=(400, 403, 413, 429, 500, 503, 529)),
+            _tool_tells(r"too many requests|rate[_ -]?limit", 429, 529),
         ),
         cause="The {role}'s provider limits the rate, and more was asked of it than it takes: {what}.",
         next_action="Lower the {role}'s concurrency (num_samples_in_parallel bounds both), back off as Retry-After "
@@ -318,7 +333,9 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.THROUGHPUT_RESOURCES,
         needs="A call that a time limit ended",
         sees=both(
-            said(timeout=True), said(_TIMED_OUT, unless=r"spin[- ]?up|nccl|collective|gcs|placement group|watchdog")
+            said(timeout=True),
+            _tool_tells(r"(?:request|read|connect(?:ion)?|gateway|upstream)[ -]{0,2}(?:has )?timed?[- ]?out", 408, 504),
+            said(_TIMED_OUT, unless=r"spin[- ]?up|nccl|collective|gcs|placement group|watchdog"),
         ),
         cause="A time limit ended the call before the answer came: {what}.",
         next_action="Find which hop used the time; raise that limit, its capacity, or lower the concurrency in front "

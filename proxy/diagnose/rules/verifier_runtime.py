@@ -1,14 +1,14 @@
 """Verifier and runtime: resources servers, agents, judges' use and Gym's own servers raised or answered wrongly."""
 
+import base64
 import math
 import re
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 from gymtap.proxy.core.unwrap import innermost_bytes
 from gymtap.proxy.diagnose.answers import read_answer
-from gymtap.proxy.diagnose.evidence import Seen
+from gymtap.proxy.diagnose.evidence import Seen, read_json
 from gymtap.proxy.diagnose.rule import (
     NO_SESSION,
     NOT_OVERFLOW,
@@ -218,6 +218,8 @@ def _judge_swallowed(view: View) -> Iterator[Sight]:
 
 
 _BROKE = re.compile(r"judge|exception|traceback|timed? ?out|\w+Error\b|connect|unavailable|internal", re.IGNORECASE)
+_OF_THE_ANSWER = re.compile(r"^errors$|failure_reason|parse_|extract|format|syntax|answer", re.IGNORECASE)
+"""Fields that say what is wrong with the answer, as long as they tell of nothing that broke."""
 _FAILURE_FIELD = re.compile(
     r"(?:^|_)(?:error|exception|traceback|failure_reason|failure_kind|judge_error|parse_error|verifier_error)s?$"
 )
@@ -236,7 +238,7 @@ def _tells_failure(body: Any) -> str | None:
         if kind and str(name).startswith("failure_"):
             continue
         told = _FAILURE_FIELD.search(str(name)) and isinstance(item, str | dict | list) and item
-        if told and (str(name) != "failure_reason" or _BROKE.search(str(item))):  # else it is the verdict's reason
+        if told and (not _OF_THE_ANSWER.search(str(name)) or _BROKE.search(str(item))):
             return f"{name}: {item}"
         if isinstance(item, str) and _CHECKED.search(str(name)) and _RAISED.search(item):
             return f"{name}: {item.strip().splitlines()[-1]}"
@@ -295,15 +297,35 @@ def _session_shared(view: View) -> Iterator[Sight]:
 
 
 def _state_flickers(view: View) -> Iterator[Sight]:
-    """The same call twice in a row in one session, answered differently: its state lives in another worker."""
-    calls = view.material.of(Call.TOOL)
-    for first, second in pairwise(calls):
-        same = first.path == second.path and first.request == second.request
-        reads = re.search(r"get|read|list|show|query|status|count|view|fetch|state", first.path, re.IGNORECASE)
-        answered = (first.status or 500) < 400 and (second.status or 500) < 400
-        if same and reads and answered and first.response != second.response:
-            text = f"{first.path} answered {(first.response or '')[:60]} and then {(second.response or '')[:60]}"
-            yield exchange_sight(view, second, text, first.path)
+    """The same read in one session, answered differently with nothing between, or first so, then so, then so again.
+
+    A read that is made again in a later turn may find what has happened since: then only its going back tells.
+    """
+    for reads in _reads_in_a_row(view):
+        answers = [read.response or "" for read in reads]
+        changed = next((n for n in range(1, len(reads)) if answers[n] != answers[n - 1]), None)
+        if changed is None:
+            continue
+        back = any(answers[n] != answers[n - 1] and answers[n] in answers[: n - 1] for n in range(2, len(reads)))
+        if back or view.tree.order(reads[changed]) == view.tree.order(reads[changed - 1]) + 1:
+            path = reads[changed].path
+            text = f"{path} answered {answers[changed - 1][:60]} and then {answers[changed][:60]}"
+            yield exchange_sight(view, reads[changed], text, path)
+
+
+_READS = re.compile(r"get|read|list|show|query|status|count|view|fetch|state", re.IGNORECASE)
+
+
+def _reads_in_a_row(view: View) -> Iterator[list[Seen]]:
+    """The good answers to one and the same read, as long as no other tool was called between them."""
+    run: list[Seen] = []
+    for call in view.material.of(Call.TOOL):
+        if run and (call.path, call.request) != (run[0].path, run[0].request):
+            yield run
+            run = []
+        if (call.status or 500) < 400 and _READS.search(call.path):
+            run.append(call)
+    yield run
 
 
 def _rejects_answer(view: View) -> Iterator[Sight]:
@@ -314,6 +336,16 @@ def _rejects_answer(view: View) -> Iterator[Sight]:
             continue
         if re.search(r"validation errors? for \w+|ResponseValidationError|literal_error|union_tag", failure.said):
             yield exchange_sight(view, exchange, failure.said[:300], failure.said.partition("\n")[0][:160])
+
+
+_STUMBLED = frozenset({"KeyError", "TypeError", "AttributeError", "IndexError", "ValidationError"})
+"""What Python raises at a value that is missing, null, or not of its kind."""
+
+
+def _gym_stumbled(view: View) -> Iterator[Sight]:
+    for sight in _gym_raised(view):
+        if sight.exchange is not None and sight.exchange.unwrapped.leaf.code in _STUMBLED:
+            yield sight
 
 
 def _gym_raised(view: View) -> Iterator[Sight]:
@@ -351,8 +383,27 @@ def _raised_told(view: View) -> Iterator[Sight]:
 
 def _seed_missing(view: View) -> Iterator[Sight]:
     for failure in view.exchange_failures:
-        if failure.exchange and failure.call in RESOURCES and re.search(NO_SESSION, failure.said, re.IGNORECASE):
-            yield exchange_sight(view, failure.exchange, failure.said[:200], failure.exchange.path)
+        exchange = failure.exchange
+        if exchange is None or failure.call not in RESOURCES or not re.search(NO_SESSION, failure.said, re.IGNORECASE):
+            continue
+        if not _of_another_session(exchange, failure.said):
+            yield exchange_sight(view, exchange, failure.said[:200], exchange.path)
+
+
+def _of_another_session(exchange: Seen, words: str) -> bool:
+    """Whether the session that the words name is not the one that the call came with: then it is the server's own."""
+    came_with = {_session_id(payload) for payload in _sessions(exchange.request_headers.get("cookie")).values()} - {""}
+    named = re.findall(r"['\"]([\w-]{3,64})['\"]", words)
+    return bool(came_with and named) and not came_with & set(named)
+
+
+def _session_id(payload: str) -> str:
+    """The id in a Starlette session cookie; empty where there is none to read."""
+    try:
+        held = read_json(base64.b64decode(payload + "=" * (-len(payload) % 4)).decode())
+    except ValueError:
+        return ""
+    return str(held.get("session_id", "")) if isinstance(held, dict) else ""
 
 
 def _typed_failure(view: View) -> Iterator[Sight]:
@@ -413,6 +464,25 @@ def _agent_history(view: View) -> Iterator[Sight]:
             yield exchange_sight(view, exchange, failure.said[:300], failure.said.partition("\n")[0][:160])
 
 
+def _later_turn_refused(view: View) -> Iterator[Sight]:
+    """A provider's 4xx about calls, thoughts or signatures in a conversation whose earlier turns it took."""
+    providers = view.material.of(Call.PROVIDER)
+    for failure in view.exchange_failures:
+        exchange = failure.exchange
+        if exchange is None or failure.call is not Call.PROVIDER or failure.status not in {400, 422}:
+            continue
+        earlier = [e for e in providers if not e.failed and view.tree.order(e) < view.tree.order(exchange)]
+        of_form = re.search(r"\bmust be a-z|with a length of", failure.said)  # the engine's own form of an id
+        if earlier and not of_form and re.search(_OF_A_TURN, failure.said, re.IGNORECASE):
+            yield exchange_sight(view, exchange, failure.said[:300], failure.said.partition("\n")[0][:160])
+
+
+_OF_A_TURN = (
+    r"function ?call|tool[_ ]?(?:call|use|result|response)|thought|thinking|signature|reasoning (?:item|content)|"
+    r"assistant message|preceding|content block"
+)
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="verifier.agent_history",
@@ -425,6 +495,18 @@ RULES: tuple[Rule, ...] = (
         source="OpenAI Responses, Chat Completions and Anthropic history rules",
         strength=Strength.PROVEN,
         runner_up=Layer.DATA_SCHEMA,
+    ),
+    Rule(
+        id="verifier.later_turn_refused",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A provider's 4xx about calls, thoughts or signatures, after it took the turns before",
+        sees=_later_turn_refused,
+        cause="The provider took the first turns and refuses the next one for what was sent back of them: {what}.",
+        next_action="Compare what the provider answered with what the next request repeats of it: the agent or the "
+        "model server's converter drops or changes a part (call ids, thought signatures, reasoning items).",
+        source="Gemini, Anthropic and OpenAI want parts of their answers back unchanged",
+        strength=Strength.STATUS,
+        runner_up=Layer.MODEL_SERVING,
     ),
     Rule(
         id="verifier.bad_reward",
@@ -626,13 +708,26 @@ RULES: tuple[Rule, ...] = (
         runner_up=Layer.INFRA,
     ),
     Rule(
+        id="verifier.stumbled",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A Gym server's KeyError, TypeError or their kin, with nothing failing below it",
+        sees=_gym_stumbled,
+        cause="The Gym server raised at a value that it did not expect: {what}.",
+        next_action="Look for the field in the recorded request of this call: where it is null or missing, fill or "
+        "drop it in the row or use a Gym that takes it; where it is there, the server's code is at fault. Run this "
+        "call again against that server alone.",
+        source="Gym 0.7.0 exception middleware answers 500 with repr(exception)",
+        strength=Strength.STATUS,
+        failure_kind="verifier_error",
+        runner_up=Layer.DATA_SCHEMA,
+    ),
+    Rule(
         id="verifier.raised",
         layer=Layer.VERIFIER_RUNTIME,
         needs="A Gym server's 500 with nothing failing below it",
         sees=both(_gym_raised, _raised_told, said(calls=_OWN, statuses=(500,), sources=("log",), judge=False)),
         cause="The Gym server raised: {what}.",
-        next_action="Read that server's traceback and run the row's call again against it alone; a field that is null "
-        "or missing in what it read is the usual reason (fill or drop it in the row, or use a Gym that takes it).",
+        next_action="Read that server's traceback at that time, and run the row's call again against it alone.",
         source="Gym 0.7.0 exception middleware answers 500 with repr(exception)",
         strength=Strength.STATUS,
         failure_kind="verifier_error",
