@@ -4,17 +4,21 @@ A capture is named as the list names it; no name is ever a path.
 """
 
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
 from dataclasses import asdict
-from itertools import islice
+from itertools import count, islice
 from pathlib import Path
 from typing import Any
 
 from gymtap.proxy.core.errors import CaptureError, UsageError
+from gymtap.proxy.core.filter import parse
 from gymtap.proxy.diagnose.capture import causes, diagnose_row
+from gymtap.proxy.diagnose.listing import listed_rows
 from gymtap.proxy.store import Capture, captures, is_capture
-from gymtap.schemas import Body, Call, RowKey, RowState, ServerKind
+from gymtap.schemas import Body, Call, CaptureInfo, Exchange, RowKey, RowState, ServerKind
+
+type Query = Mapping[str, str]
 
 LIMIT = 100
 LIMIT_MAX = 1_000
@@ -25,13 +29,14 @@ class Shelf:
 
     def __init__(self, root: Path, named: tuple[Path, ...] = ()) -> None:
         self._root = root
-        self._named = {path.name: path for path in named}
+        self._named = _by_name(named)
 
     def infos(self) -> list[dict[str, Any]]:
         """What each capture says of itself, the named ones first, then by age."""
-        named = [Capture(path).info() for path in self._named.values()]
-        others = [info for info in captures(self._root) if Path(info.path).name not in self._named]
-        return [{"name": Path(info.path).name} | info.model_dump(mode="json") for info in [*named, *others]]
+        named = [(name, _info(path)) for name, path in self._named.items()]
+        others = [(Path(info.path).name, info) for info in captures(self._root)]
+        listed = [*named, *((name, info) for name, info in others if name not in self._named)]
+        return [{"name": name} | info.model_dump(mode="json") for name, info in listed]
 
     @contextmanager
     def opened(self, name: str) -> Iterator[Capture]:
@@ -47,34 +52,59 @@ class Shelf:
         found = self._named.get(name)
         if found is not None:
             return found
-        path = self._root / name
-        if "/" in name or name in {"", ".", ".."} or not is_capture(path):
+        if "/" in name or name in {"", ".", ".."} or not _is_there(self._root / name):
             raise CaptureError(f"{name}: no such capture", "/v1/captures lists them")
-        return path
+        return self._root / name
 
 
-def info(capture: Capture) -> dict[str, Any]:
+def _is_there(path: Path) -> bool:
+    try:
+        return is_capture(path)
+    except OSError:  # no file can be called so
+        return False
+
+
+def _by_name(paths: tuple[Path, ...]) -> dict[str, Path]:
+    """Each capture by its folder's name, with a number where several are called the same."""
+    found: dict[str, Path] = {}
+    for path in dict.fromkeys(path.resolve() for path in paths):
+        names = (path.name if number == 1 else f"{path.name}~{number}" for number in count(1))
+        found[next(name for name in names if name not in found)] = path
+    return found
+
+
+def _info(path: Path) -> CaptureInfo:
+    with closing(Capture(path)) as capture:
+        return capture.info()
+
+
+def info(capture: Capture, name: str) -> dict[str, Any]:
     """What a capture says of itself."""
-    return {"name": capture.path.name} | capture.info().model_dump(mode="json")
+    return {"name": name} | capture.info().model_dump(mode="json")
 
 
-def rows(capture: Capture, query: dict[str, str]) -> dict[str, Any]:
-    """A page of rows; `failed`, `state`, `agent`, `task` choose."""
+def rows(capture: Capture, query: Query) -> dict[str, Any]:
+    """A page of rows; `filter`, `failed`, `state`, `agent`, `task` choose."""
+    among = _among(capture, query)
     found = capture.rows(
-        failed=_flag(query, "failed"),
+        failed=flag(query, "failed"),
         state=RowState(query["state"]) if "state" in query else None,
         agent=query.get("agent"),
         task=_number(query, "task"),
     )
-    page, more = _page(found, query)
+    page, more = _page((row for row in found if among is None or row.key in among), query)
     return {"rows": [{"label": row.key.label} | row.model_dump(mode="json") for row in page], "more": more}
 
 
 def row(capture: Capture, label: str) -> dict[str, Any]:
-    """One row, with its exchanges."""
+    """One row, with its exchanges: the first ones of a row that has no end of them."""
     found = capture.row(_key(label))
-    exchanges = [one.model_dump(mode="json") for one in capture.exchanges(row=found.key)]
-    return {"row": {"label": found.key.label} | found.model_dump(mode="json"), "exchanges": exchanges}
+    page = list(capture.exchanges(row=found.key, limit=LIMIT_MAX + 1))
+    return {
+        "row": {"label": found.key.label} | found.model_dump(mode="json"),
+        "exchanges": [one.model_dump(mode="json") for one in page[:LIMIT_MAX]],
+        "more": len(page) > LIMIT_MAX,
+    }
 
 
 def diagnosis(capture: Capture, label: str) -> dict[str, Any]:
@@ -82,24 +112,41 @@ def diagnosis(capture: Capture, label: str) -> dict[str, Any]:
     return diagnose_row(capture, capture.row(_key(label)), now_ns=time.time_ns()).model_dump(mode="json")
 
 
-def all_causes(capture: Capture) -> dict[str, Any]:
-    """Failed rows grouped by cause, the most frequent first."""
-    found = causes(capture, now_ns=time.time_ns())
+def all_causes(capture: Capture, query: Query) -> dict[str, Any]:
+    """Failed rows grouped by cause, the most frequent first; `filter` chooses among the rows."""
+    found = causes(capture, now_ns=time.time_ns(), among=_among(capture, query))
     return {"causes": [asdict(cause) | {"example": cause.example.model_dump(mode="json")} for cause in found]}
 
 
-def exchanges(capture: Capture, query: dict[str, str]) -> dict[str, Any]:
-    """A page of exchanges; `row`, `call`, `kind`, `server`, `failed` choose."""
-    key = capture.row(_key(query["row"])).key if "row" in query else None
+def exchanges(capture: Capture, query: Query) -> dict[str, Any]:
+    """A page of exchanges; `filter`, `row`, `call`, `kind`, `server`, `failed` choose, `after` is where it begins."""
+    among = _among(capture, query)
+    after = capture.exchange(query["after"]) if "after" in query else None
     found = capture.exchanges(
-        row=key,
+        row=capture.row(_key(query["row"])).key if "row" in query else None,
         call=Call(query["call"]) if "call" in query else None,
         kind=ServerKind(query["kind"]) if "kind" in query else None,
         server=query.get("server"),
-        failed=_flag(query, "failed"),
+        failed=flag(query, "failed"),
+        since_ns=after.started_ns if after else None,
     )
-    page, more = _page(found, query)
+    page, more = _page(_behind(after, (one for one in found if among is None or one.attribution.row in among)), query)
     return {"exchanges": [one.model_dump(mode="json") for one in page], "more": more}
+
+
+def _behind(after: Exchange | None, found: Iterator[Exchange]) -> Iterator[Exchange]:
+    """What comes after that one. Those that began with it are told apart by their order, which stays the same."""
+    together: list[Exchange] = []
+    for one in found:
+        if after is None or one.started_ns != after.started_ns:
+            yield from together
+            yield one
+            together, after = [], None
+        elif one.id == after.id:
+            together = []
+        else:
+            together.append(one)
+    yield from together
 
 
 def exchange(capture: Capture, name: str) -> dict[str, Any]:
@@ -126,7 +173,14 @@ def _key(label: str) -> RowKey:
         raise UsageError(str(error)) from None
 
 
-def _flag(query: dict[str, str], name: str) -> bool | None:
+def _among(capture: Capture, query: Query) -> frozenset[RowKey] | None:
+    """The rows that pass the filter; None where there is none."""
+    passes = parse(query.get("filter", ""))
+    return frozenset(row.line.key for row in listed_rows(capture, passes)) if passes.tests else None
+
+
+def flag(query: Query, name: str) -> bool | None:
+    """`true`, `false`, or None where it is not given. Raises UsageError."""
     said = query.get(name)
     if said is None:
         return None
@@ -135,7 +189,7 @@ def _flag(query: dict[str, str], name: str) -> bool | None:
     return said == "true"
 
 
-def _number(query: dict[str, str], name: str) -> int | None:
+def _number(query: Query, name: str) -> int | None:
     said = query.get(name)
     if said is None:
         return None
@@ -144,9 +198,12 @@ def _number(query: dict[str, str], name: str) -> int | None:
     return int(said)
 
 
-def _page[T](found: Iterator[T], query: dict[str, str]) -> tuple[list[T], bool]:
+def _page[T](found: Iterator[T], query: Query) -> tuple[list[T], bool]:
     """`limit` after `offset`, and whether there is more."""
-    limit = min(_number(query, "limit") or LIMIT, LIMIT_MAX)
+    given = _number(query, "limit")
+    if given == 0:
+        raise UsageError("limit=0 asks for nothing", f"from 1 to {LIMIT_MAX}")
+    limit = min(given or LIMIT, LIMIT_MAX)
     offset = _number(query, "offset") or 0
     page = list(islice(found, offset, offset + limit + 1))
     return page[:limit], len(page) > limit

@@ -1,15 +1,20 @@
 """The server: loopback only, a token for everything but the document, read only.
 
-Captures are read on threads, so a large one delays nobody. Live events are looked for as `gymtap tail` does.
+Captures are read on threads, so a large one delays nobody. Live events are looked for as `gymtap tail` does. No header
+lets another origin's page read an answer, and a request for another host's name, which is how a page reaches loopback
+by a name of its own (DNS rebinding), is refused.
 """
 
 import asyncio
+import re
 import secrets
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from importlib.metadata import version
+from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import orjson
@@ -19,19 +24,29 @@ from gymtap.proxy.core.errors import GymtapError, ListenError, UsageError
 from gymtap.proxy.serve import reading
 from gymtap.proxy.serve.document import document, reference
 from gymtap.proxy.serve.reading import Shelf
-from gymtap.proxy.serve.route import Parameter, Route, Schema
+from gymtap.proxy.serve.route import Handler, Parameter, Route, Schema
 from gymtap.proxy.store import Capture
 from gymtap.schemas import Call, CaptureInfo, Diagnosis, Exchange, Finding, Row, RowState, ServerKind
 
+_BEGUN = web.RequestKey("begun", bool)
+_NONE: Mapping[str, str] = MappingProxyType({})
+_PIECE_EXCHANGES = 200
 _LOOK_S = 0.2
 _HEARTBEAT_LOOKS = 75
 _TEXT: Schema = {"type": "string"}
 _BOOLEAN: Schema = {"type": "boolean"}
 _NUMBER: Schema = {"type": "integer", "minimum": 0}
 _PAGE = (
-    Parameter("limit", _NUMBER, f"At most so many, {reading.LIMIT} by default, {reading.LIMIT_MAX} at most."),
+    Parameter(
+        "limit",
+        {"type": "integer", "minimum": 1},
+        f"At most so many, {reading.LIMIT} by default, {reading.LIMIT_MAX} at most.",
+    ),
     Parameter("offset", _NUMBER, "After so many."),
 )
+_FILTER = Parameter("filter", _TEXT, "Only of rows that pass this filter, as in `layer:model_serving dur>2s`.")
+_HOSTS = re.compile(r"(?:127\.0\.0\.1|localhost|\[::1\])(?::\d+)?", re.IGNORECASE)
+"""By what names loopback is asked for; the port may be that of a tunnel."""
 _FAILED = Parameter("failed", _BOOLEAN, "Only what failed, or only what did not.")
 
 
@@ -67,44 +82,65 @@ def application(shelf: Shelf, token: str) -> web.Application:
     public = frozenset(route.path for route in routes if route.open)
     app = web.Application(middlewares=[_told, _guard(token, public)])
     for route in routes:
-        app.router.add_get(route.path, route.handler)
+        app.router.add_get(route.path, _with_known_parameters(route))
     return app
+
+
+def _with_known_parameters(route: Route) -> Handler:
+    known = [parameter.name for parameter in route.parameters]
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        for name in request.query:
+            if name not in known:
+                raise UsageError(f"{name} is no parameter of this", f"there are: {', '.join(known) or 'none'}")
+            if len(request.query.getall(name)) > 1:
+                raise UsageError(f"{name} is given twice")
+        return await route.handler(request)
+
+    return handle
 
 
 # --- who may, and what goes wrong ------------------------------------------------------------------------------
 
-type _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
-
 
 @web.middleware
-async def _told(request: web.Request, handler: _Handler) -> web.StreamResponse:
-    """Every error as JSON, with its way out."""
+async def _told(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Every error as JSON, with its way out; of an answer that has begun, only its end can tell."""
     try:
         return await handler(request)
-    except UsageError as error:
-        return _error(400, str(error), error.hint)
-    except GymtapError as error:
-        return _error(404, str(error), error.hint)
     except web.HTTPException as error:
-        return _error(error.status, error.reason, "/openapi.json says what there is")
-    except ValueError as error:
+        allow = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else {}
+        return _error(error.status, error.reason, "/openapi.json says what there is", allow)
+    except Exception as error:  # whatever it is, the answer is JSON
+        if _BEGUN in request or isinstance(error, ConnectionError):
+            raise
+        return _of(error)
+
+
+def _of(error: Exception) -> web.Response:
+    if isinstance(error, GymtapError):
+        return _error(400 if isinstance(error, UsageError) else 404, str(error), error.hint)
+    if isinstance(error, ValueError):
         return _error(400, " ".join(str(error).split()), "/openapi.json says what a parameter may be")
+    return _error(500, f"{type(error).__name__}: {error}", "the capture may be damaged, or gone: `gymtap captures`")
 
 
-def _error(status: int, message: str, hint: str) -> web.Response:
-    return web.Response(
-        status=status, body=orjson.dumps({"error": message, "hint": hint}), content_type="application/json"
-    )
+def _error(status: int, message: str, hint: str, headers: Mapping[str, str] = _NONE) -> web.Response:
+    body = orjson.dumps({"error": message, "hint": hint})
+    return web.Response(status=status, body=body, content_type="application/json", headers=headers)
 
 
 def _guard(token: str, public: frozenset[str]) -> Any:
     wanted = f"Bearer {token}".encode()
 
     @web.middleware
-    async def guard(request: web.Request, handler: _Handler) -> web.StreamResponse:
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if not _HOSTS.fullmatch(request.headers.get("Host", "")):
+            return _error(403, "this server is loopback's, and has no other name", "ask for 127.0.0.1 or localhost")
         given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
         if request.path not in public and not secrets.compare_digest(given, wanted):
-            return _error(401, "the token is missing or wrong", "send it as Authorization: Bearer TOKEN")
+            challenge = {"WWW-Authenticate": "Bearer"}
+            return _error(401, "the token is missing or wrong", "send it as Authorization: Bearer TOKEN", challenge)
         return await handler(request)
 
     return guard
@@ -126,7 +162,7 @@ def _routes(shelf: Shelf) -> list[Route]:
     routes += [
         Route("/openapi.json", "This document.", openapi, {"type": "object"}, open=True),
         Route("/v1/captures", "All captures, newest first.", captures, _listed("captures", _named(CaptureInfo))),
-        Route(capture, "What a capture says of itself.", _read(shelf, reading.info), _named(CaptureInfo)),
+        Route(capture, "What a capture says of itself.", _read(shelf, reading.info, "capture"), _named(CaptureInfo)),
         Route(
             f"{capture}/rows",
             "Rows, by start time.",
@@ -137,14 +173,15 @@ def _routes(shelf: Shelf) -> list[Route]:
                 Parameter("state", {"enum": [str(state) for state in RowState]}, "Only rows in this state."),
                 Parameter("agent", _TEXT, "Only rows of this agent."),
                 Parameter("task", _NUMBER, "Only rollouts of this task index."),
+                _FILTER,
                 *_PAGE,
             ),
         ),
         Route(
             f"{capture}/rows/{{row}}",
-            "A row with its exchanges.",
+            f"A row with its exchanges, the first {reading.LIMIT_MAX:,} of them.",
             _read(shelf, reading.row, "row"),
-            _object({"row": _labelled(), "exchanges": _array(reference(Exchange))}),
+            _object({"row": _labelled(), "exchanges": _array(reference(Exchange)), "more": _BOOLEAN}),
         ),
         Route(
             f"{capture}/rows/{{row}}/diagnosis",
@@ -155,8 +192,9 @@ def _routes(shelf: Shelf) -> list[Route]:
         Route(
             f"{capture}/causes",
             "Failed rows grouped by cause, the most frequent first.",
-            _read(shelf, reading.all_causes),
+            _read(shelf, reading.all_causes, query=True),
             _listed("causes", _cause()),
+            (_FILTER,),
         ),
         Route(
             f"{capture}/exchanges",
@@ -169,6 +207,8 @@ def _routes(shelf: Shelf) -> list[Route]:
                 Parameter("kind", {"enum": [str(kind) for kind in ServerKind]}, "Only what such servers answered."),
                 Parameter("server", _TEXT, "Only what this server answered."),
                 _FAILED,
+                _FILTER,
+                Parameter("after", _TEXT, "After this exchange, by its id: the way through many, page by page."),
                 *_PAGE,
             ),
         ),
@@ -233,7 +273,7 @@ def _json(value: object) -> web.Response:
     return web.Response(body=orjson.dumps(value), content_type="application/json")
 
 
-def _read(shelf: Shelf, read: Callable[..., object], *names: str, query: bool = False) -> _Handler:
+def _read(shelf: Shelf, read: Callable[..., object], *names: str, query: bool = False) -> Handler:
     """A handler that opens the capture on a thread and answers what `read` says."""
 
     def answer(request: web.Request) -> object:
@@ -247,7 +287,7 @@ def _read(shelf: Shelf, read: Callable[..., object], *names: str, query: bool = 
     return handle
 
 
-def _body(shelf: Shelf) -> _Handler:
+def _body(shelf: Shelf) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
         named = request.match_info
         with shelf.opened(named["capture"]) as capture:
@@ -255,42 +295,53 @@ def _body(shelf: Shelf) -> _Handler:
             answer = web.StreamResponse(headers={"X-Content-Type": media, "X-Content-Type-Options": "nosniff"})
             answer.content_type = "application/octet-stream"
             chunks = capture.body_chunks(record) if record is not None else iter(())
-            first = await asyncio.to_thread(
-                next, chunks, b""
-            )  # a body that was lost is an error before anything is sent
-            await answer.prepare(request)
-            while first:
-                await answer.write(first)
-                first = await asyncio.to_thread(next, chunks, b"")
+            # A body that was lost is an error before anything is sent.
+            chunk = await asyncio.to_thread(next, chunks, b"")
+            await _begin(request, answer)
+            while chunk and request.method != "HEAD":
+                await answer.write(chunk)
+                chunk = await asyncio.to_thread(next, chunks, b"")
         return answer
 
     return handle
 
 
-def _events(shelf: Shelf) -> _Handler:
+async def _begin(request: web.Request, answer: web.StreamResponse) -> None:
+    request[_BEGUN] = True
+    await answer.prepare(request)
+
+
+def _events(shelf: Shelf) -> Handler:
     async def handle(request: web.Request) -> web.StreamResponse:
-        from_start = request.query.get("from_start", "false") == "true"
+        from_start = bool(reading.flag(request.query, "from_start"))
         with shelf.opened(request.match_info["capture"]) as capture:
             answer = web.StreamResponse(headers={"Content-Type": "text/event-stream", "Cache-Control": "no-cache"})
-            await answer.prepare(request)
-            async for piece in _changes(capture, from_start):
-                await answer.write(piece)
+            await _begin(request, answer)
+            if request.method != "HEAD":
+                async for piece in _changes(capture, from_start):
+                    await answer.write(piece)
         return answer
 
     return handle
 
 
 async def _changes(capture: Capture, from_start: bool) -> AsyncIterator[bytes]:
-    """Every change as one event, and a comment now and then, so that a client that has gone is noticed."""
-    changed, cursor = await asyncio.to_thread(capture.changes, None, from_start=from_start)
-    yield b"".join(_event(exchange) for exchange in changed)
+    """Every change as one event, and a comment now and then, so that a client that has gone is noticed.
+
+    What changes while all that there is is being told, is told again after it.
+    """
+    _, cursor = await asyncio.to_thread(capture.changes, None)
+    if from_start:
+        found = capture.exchanges()
+        while piece := await asyncio.to_thread(_some, found):
+            yield piece
     looks = 0
     yield b": live\n\n"
     while True:
         live = await asyncio.to_thread(capture.live)
         changed, cursor = await asyncio.to_thread(capture.changes, cursor)
-        if changed:
-            yield b"".join(_event(exchange) for exchange in changed)
+        for exchange in changed:
+            yield _event(exchange)
         if not live:
             yield b"event: end\ndata: {}\n\n"
             return
@@ -298,6 +349,10 @@ async def _changes(capture: Capture, from_start: bool) -> AsyncIterator[bytes]:
         if looks % _HEARTBEAT_LOOKS == 0:
             yield b": still here\n\n"
         await asyncio.sleep(_LOOK_S)
+
+
+def _some(found: Iterator[Exchange]) -> bytes:
+    return b"".join(_event(exchange) for exchange in islice(found, _PIECE_EXCHANGES))
 
 
 def _event(exchange: Exchange) -> bytes:

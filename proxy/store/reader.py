@@ -334,9 +334,13 @@ class Capture:
         state: State | None = None,
         failed: bool | None = None,
         attributed: bool | None = None,
+        since_ns: int | None = None,
         limit: int | None = None,
     ) -> Iterator[Exchange]:
-        """Exchanges by start time; None asks nothing. `attributed`: whether its row is known."""
+        """Exchanges by start time; None asks nothing. `attributed`: whether its row is known.
+
+        `since_ns`: only those that began then or later, found without a look at those before.
+        """
         streams = []
         for source in self._sources():
             died = source.died(self._now_ns())
@@ -345,6 +349,9 @@ class Capture:
             )
             if attributed is not None:
                 where.append(f"e.row IS {'NOT ' if attributed else ''}NULL")
+            if since_ns is not None:
+                where.append("e.started_ns >= ?")
+                values.append(since_ns)
             if row is not None:
                 numbers = source.row_numbers(row)
                 where.append(f"e.row IN ({','.join('?' * len(numbers))})")

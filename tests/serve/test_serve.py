@@ -7,6 +7,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ import pytest
 
 from gymtap.proxy.core.errors import ListenError
 from gymtap.proxy.core.events import Answered, Ended, Opened, RequestDone, Tape
+from gymtap.proxy.core.filter import parse
+from gymtap.proxy.diagnose.listing import listed_rows
 from gymtap.proxy.recorder import Recorder
-from gymtap.proxy.serve import Serving, serve
+from gymtap.proxy.serve import Serving, reading, serve
 from gymtap.proxy.store import Capture, CaptureWriter
 from gymtap.schemas import Server
 
@@ -40,14 +43,46 @@ async def get(api: aiohttp.ClientSession, path: str, status: int = 200) -> Any:
 
 
 async def test_a_token_is_needed(api: aiohttp.ClientSession) -> None:
-    """Without it, or with another, nothing is said; the document is open."""
+    """Without it, or with another, nothing is said on any path; the document is open."""
+    described = (await get(api, "/openapi.json"))["paths"]
+    paths = [re.sub(r"\{\w+\}", "x", path) for path in described if path != "/openapi.json"] + ["/anything"]
+    assert len(paths) == 11
     for headers in ({"Authorization": ""}, {"Authorization": "Bearer no"}, {"Authorization": TOKEN}):
-        for path in ("/v1/captures", "/v1/captures/capture/rows", "/anything"):
+        for path in paths:
             async with api.get(path, headers=headers) as answer:
                 assert answer.status == 401
+                assert answer.headers["WWW-Authenticate"] == "Bearer"
                 assert "Bearer" in (await answer.json())["hint"]
     async with api.get("/openapi.json", headers={"Authorization": ""}) as answer:
         assert answer.status == 200
+
+
+async def test_only_loopbacks_own_names_are_served(api: aiohttp.ClientSession) -> None:
+    """A page that had its own name resolve to loopback is refused, even the document; a tunnel's port is none of it."""
+    for host, status in {"evil.example": 403, "127.0.0.1.evil.example": 403, "": 403, "localhost:9": 200}.items():
+        for path in ("/openapi.json", "/v1/captures"):
+            async with api.get(path, headers={"Host": host}) as answer:
+                assert answer.status == status
+                assert answer.content_type == "application/json"
+
+
+async def test_nothing_but_reading(api: aiohttp.ClientSession) -> None:
+    """Other methods are refused in JSON, and no page of another origin is let in."""
+    for method in ("POST", "PUT", "DELETE", "PATCH", "OPTIONS"):
+        async with api.request(method, "/v1/captures", headers={"Origin": "http://evil.example"}) as answer:
+            assert (answer.status, answer.headers["Allow"]) == (405, "GET,HEAD")
+            assert "error" in await answer.json()
+            assert not [name for name in answer.headers if name.lower().startswith("access-control")]
+
+
+@pytest.mark.parametrize("path", ["captures", "captures/capture/events", "captures/capture/exchanges/a1/request/body"])
+async def test_heads(api: aiohttp.ClientSession, path: str) -> None:
+    """HEAD gives what GET would, without the content, and ends."""
+    async with api.head(f"/v1/{path}") as head:
+        assert head.status == 200
+        assert await head.read() == b""
+    async with api.get(f"/v1/{path}") as answer:
+        assert answer.content_type == head.content_type
 
 
 async def test_the_document_tells_the_truth(api: aiohttp.ClientSession, demo_capture: Path) -> None:
@@ -81,6 +116,62 @@ async def test_rows_are_chosen_and_paged(api: aiohttp.ClientSession, demo_captur
     assert {exchange["call"] for exchange in exchanges["exchanges"]} == {"provider"}
 
 
+async def test_a_filter_chooses(api: aiohttp.ClientSession, demo_capture: Path) -> None:
+    """The filter of the faces chooses rows, and by them exchanges and causes."""
+    demo = Capture(demo_capture)
+    wanted = {row.line.key for row in listed_rows(demo, parse("status:5xx layer:model_serving"))}
+    assert 0 < len(wanted) < len(list(demo.rows(failed=True)))
+    said = "filter=status:5xx+layer:model_serving"
+    rows = (await get(api, f"/v1/captures/capture/rows?{said}"))["rows"]
+    assert {row["label"] for row in rows} == {key.label for key in wanted}
+    exchanges = (await get(api, f"/v1/captures/capture/exchanges?limit=1000&{said}"))["exchanges"]
+    assert [one["id"] for one in exchanges] == [one.id for one in demo.exchanges() if one.attribution.row in wanted]
+    causes = (await get(api, f"/v1/captures/capture/causes?{said}"))["causes"]
+    assert {label for cause in causes for label in cause["rows"]} == {key.label for key in wanted}
+
+
+async def test_a_way_through_many_exchanges(api: aiohttp.ClientSession, demo_capture: Path) -> None:
+    """Page after page, each exchange comes once, and a filter of the first page holds for the others."""
+    demo = Capture(demo_capture)
+    for choice, wanted in (("", None), ("&failed=true", True)):
+        found: list[str] = []
+        page: dict[str, Any] = {"more": True}
+        while page["more"]:
+            after = f"&after={found[-1]}" if found else ""
+            page = await get(api, f"/v1/captures/capture/exchanges?limit=17{choice}{after}")
+            found += [one["id"] for one in page["exchanges"]]
+        assert found == [one.id for one in demo.exchanges(failed=wanted)]
+
+
+async def test_exchanges_that_began_together(tmp_path: Path) -> None:
+    """Pages do not lose or repeat one of those that have the same time."""
+    writer = CaptureWriter.create(tmp_path / "equal")
+    tape = Tape(2**20)
+    recorder = Recorder(tape, writer, [])
+    server = Server(name="model", listen="", upstream="")
+    for number, at_ns in enumerate([1, 2, 2, 2, 2, 3], 1):
+        tape.put(Opened(number, server, at_ns, at_ns, "", "POST", "/v1/responses", "1.1", ()))
+    recorder.close()
+    with closing(Capture(tmp_path / "equal")) as capture:
+        everything = [one["id"] for one in reading.exchanges(capture, {})["exchanges"]]
+        for number, name in enumerate(everything):
+            page = reading.exchanges(capture, {"after": name, "limit": "2"})
+            assert [one["id"] for one in page["exchanges"]] == everything[number + 1 : number + 3]
+
+
+async def test_captures_of_one_name(demo_capture: Path, tmp_path: Path) -> None:
+    """Each of those that were named is served."""
+    writer = CaptureWriter.create(tmp_path / demo_capture.name)
+    writer.close()
+    serving = Serving(tmp_path / "none", (demo_capture, tmp_path / demo_capture.name), token=TOKEN)
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with serve(serving) as url, aiohttp.ClientSession(url, headers=headers) as session:
+        listed = (await get(session, "/v1/captures"))["captures"]
+        assert [one["name"] for one in listed] == ["capture", "capture~2"]
+        for one in listed:
+            assert await get(session, f"/v1/captures/{one['name']}") == one
+
+
 async def test_causes_and_a_diagnosis(api: aiohttp.ClientSession) -> None:
     """The causes name rows, and each row's diagnosis has the same fingerprint."""
     causes = (await get(api, "/v1/captures/capture/causes"))["causes"]
@@ -112,6 +203,15 @@ async def test_a_body_is_its_bytes(api: aiohttp.ClientSession, demo_capture: Pat
         ("/v1/captures/capture/exchanges/a1/middle/body", 404, "no middle"),
         ("/v1/captures/capture/rows?limit=many", 400, "limit=many"),
         ("/v1/captures/capture/exchanges?call=phone", 400, "phone"),
+        ("/v1/captures/capture/rows?limit=0", 400, "limit=0"),
+        ("/v1/captures/capture/rows?limt=5", 400, "limt is no parameter"),
+        ("/v1/captures/capture?x=1", 400, "x is no parameter"),
+        ("/v1/captures/capture/rows?task=1&task=2", 400, "task is given twice"),
+        ("/v1/captures/capture/rows?filter=layer%3Aspleen", 400, "spleen"),
+        ("/v1/captures/capture/exchanges?after=a99999", 404, "no exchange a99999"),
+        ("/v1/captures/capture/events?from_start=maybe", 400, "from_start=maybe"),
+        ("/v1/captures/%00/rows", 404, "no such capture"),
+        (f"/v1/captures/{'x' * 300}/rows", 404, "no such capture"),
         ("/v2", 404, "Not Found"),
     ],
 )
@@ -159,6 +259,15 @@ async def test_events_come_as_they_happen(tmp_path: Path) -> None:
         recorder.close()
         assert (await event())[0] == "end"
         assert (await event())[0] == "closed"
+
+
+async def test_events_of_what_was(api: aiohttp.ClientSession, demo_capture: Path) -> None:
+    """Of a capture that has ended, all exchanges are told of, and the end."""
+    async with api.get("/v1/captures/capture/events?from_start=true") as answer:
+        told = (await answer.text()).split("\n\n")
+    ids = [json.loads(one.partition("data: ")[2])["id"] for one in told if one.startswith("event: exchange")]
+    assert ids == [one.id for one in Capture(demo_capture).exchanges()]
+    assert told[-2:] == ["event: end\ndata: {}", ""]
 
 
 async def test_a_port_that_is_taken(tmp_path: Path) -> None:
