@@ -5,7 +5,6 @@ and redaction takes the secrets out, so these two are first whatever else is ins
 """
 
 import asyncio
-import resource
 import ssl
 import time
 from collections.abc import Callable, Container, Iterable
@@ -22,6 +21,7 @@ from gymtap.proxy.core.errors import CaptureError, GymtapError, UsageError
 from gymtap.proxy.core.events import Tape
 from gymtap.proxy.core.redaction import Redactor
 from gymtap.proxy.engine import Causality, Engine, Listener
+from gymtap.proxy.engine.open_files import raise_open_files_limit
 from gymtap.proxy.engine.tls import tls_context
 from gymtap.proxy.recorder import Recorder
 from gymtap.proxy.store import Capture, CaptureWriter, captures_root, fresh
@@ -188,16 +188,6 @@ def _ordered(points: Iterable[EntryPoint]) -> list[EntryPoint]:
     return sorted(
         points, key=lambda point: (_FIRST.index(point.name) if point.name in _FIRST else len(_FIRST), point.name)
     )
-
-
-def raise_open_files_limit() -> None:
-    """Every relayed exchange takes two descriptors: take as many as the system allows."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft != hard:
-        try:
-            resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-        except (OSError, ValueError):
-            return  # macOS says "unlimited" and means less; what there is will do
 
 
 def new_event_loop() -> asyncio.AbstractEventLoop:

@@ -5,6 +5,7 @@ import re
 import socket
 import ssl
 
+from gymtap.proxy.engine.open_files import OUT_OF_FILES
 from gymtap.proxy.engine.tls import explain
 from gymtap.schemas import TransportError, TransportErrorKind
 
@@ -21,6 +22,9 @@ def connect_error(error: OSError | ValueError, host: str) -> TransportError:
         )
     if isinstance(error, ConnectionResetError | ConnectionAbortedError | BrokenPipeError):
         return TransportError(kind=TransportErrorKind.RESET, message=_one_line(error))
+    if error.errno in OUT_OF_FILES:
+        own = f"{_one_line(error)}: the tap's own; start it again with a higher `ulimit -n`"
+        return TransportError(kind=TransportErrorKind.UNREACHABLE, message=own)
     # Several addresses tried: asyncio joins their errors into one text without a number.
     numbers = set(_ERRNO.findall(str(error)))
     if isinstance(error, ConnectionRefusedError) or numbers == {str(errno.ECONNREFUSED)}:

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from gymtap.proxy.core.errors import GymtapError
+from gymtap.proxy.engine.open_files import open_files_limit, with_open_files_limit
 
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT)
 _FROM_KEYBOARD = frozenset({signal.SIGINT, signal.SIGQUIT})
@@ -46,8 +47,12 @@ class Child:
         self._process = process
 
     @classmethod
-    async def start(cls, command: Sequence[str], variables: Mapping[str, str]) -> "Child":
+    async def start(
+        cls, command: Sequence[str], variables: Mapping[str, str], *, open_files: int | None = None
+    ) -> "Child":
         """Start `command` with `variables` added to the environment; its streams are ours.
+
+        `open_files` is how many it may have open; None is as many as we may.
 
         Our handlers are set first: a signal that we catch has its default action in the command, also where we
         were started with it ignored, as a shell does in the background. Raises CommandNotFoundError and
@@ -58,7 +63,8 @@ class Child:
         for number in _PASSED_ON:
             loop.add_signal_handler(number, waiting.append, number)
         try:
-            process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **variables})
+            with with_open_files_limit(open_files or open_files_limit()):
+                process = await asyncio.create_subprocess_exec(*command, env={**os.environ, **variables})
         except FileNotFoundError:
             raise CommandNotFoundError(f"command not found: {command[0]}", "check the name and PATH") from None
         except OSError as error:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.engine import Causality
+from gymtap.proxy.engine.open_files import watch_open_files
 from gymtap.proxy.mitm.settings import MitmSettings
 from gymtap.proxy.tap import Tap, TapSettings
 from gymtap.proxy.wiring.control import Control
@@ -52,6 +53,7 @@ async def stand(standing: Standing, say: Say) -> int:
     config = await fetch_config(standing.gym) if standing.gym is not None else {}
     async with Tap(standing.tap) as tap, AsyncExitStack() as stack:
         stopped = _on_signals()
+        watch_open_files(say)
         for mapping in standing.mappings:
             await _open(tap, mapping, say)
         if standing.gym is not None:

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from gymtap.proxy.core.errors import CaptureError
+from gymtap.proxy.engine.open_files import open_files_limit, watch_open_files
 from gymtap.proxy.mitm.settings import MitmSettings
 from gymtap.proxy.store import Capture
 from gymtap.proxy.tap import GAPS_EXIT_CODE, Tap, TapSettings
@@ -47,8 +48,10 @@ async def wrap(wrapping: Wrapping, say: Say) -> int:
     check_command(wrapping.command[0])
     if os.environ.get("GYMTAP_CONTROL"):
         say("gymtap: inside another `gymtap run`: this one records, the outer one sees nothing of it")
+    open_files = open_files_limit()
     async with Tap(wrapping.tap) as tap, AsyncExitStack() as stack:
         say(f"gymtap: recording to {tap.capture}")
+        watch_open_files(say)
         control = Control(tap, causality=wrapping.parts.causality, tls=tap.upstream_tls)
         await control.start()
         write_control(tap.capture, ControlAddress(url=control.url, token=control.token, pid=os.getpid()))
@@ -57,15 +60,15 @@ async def wrap(wrapping: Wrapping, say: Say) -> int:
             if wrapping.proxy is not None:
                 variables |= await stack.enter_async_context(proxied(tap, wrapping.proxy, say))
             async with watching(tap.capture, say):
-                status = await _run(wrapping.command, variables, tap, say)
+                child = await Child.start(wrapping.command, variables, open_files=open_files)
+                status = await _end_of(child, tap, say)
         finally:
             await control.close(run_over=True)
             remove_control(tap.capture)
     return conclude(tap, status, say, nothing="no Gym server was started by this command")
 
 
-async def _run(command: Sequence[str], variables: dict[str, str], tap: Tap, say: Say) -> int:
-    child = await Child.start(command, variables)
+async def _end_of(child: Child, tap: Tap, say: Say) -> int:
     ended, broken = asyncio.ensure_future(child.wait()), asyncio.ensure_future(tap.broken())
     await asyncio.wait({ended, broken}, return_when=asyncio.FIRST_COMPLETED)
     if broken.done() and not ended.done():

@@ -1,6 +1,7 @@
 """When one side goes, the other sees what it would have seen without a tap, and the tape says how it was."""
 
 import asyncio
+import errno
 import socket
 import struct
 import sys
@@ -58,6 +59,11 @@ async def test_a_refusal_at_every_address_of_a_name_is_a_refusal(lab):
 def test_what_kept_a_connection_from_being_made(error, kind):
     """asyncio joins the errors of several addresses into one text."""
     assert connect_error(error, "h").kind is kind
+
+
+def test_a_lack_of_open_files_is_the_taps_own():
+    """No upstream is to blame for it."""
+    assert "the tap's own" in connect_error(OSError(errno.EMFILE, "Too many open files"), "h").message
 
 
 @pytest.mark.parametrize("host", ["no-such-host.invalid", "no..host", "x" * 64])
