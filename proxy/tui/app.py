@@ -24,13 +24,11 @@ from textual.worker import Worker, WorkerState, get_current_worker
 
 from gymtap.proxy.core.errors import GymtapError
 from gymtap.proxy.store import Capture, RowLine
-from gymtap.proxy.store.listed import full_label
-from gymtap.proxy.store.notes import Notes
+from gymtap.proxy.store.notes import Note, Notes
 from gymtap.proxy.tui import outside
 from gymtap.proxy.tui.byte_lines import Bytes
 from gymtap.proxy.tui.choice import Choice
 from gymtap.proxy.tui.content import Content
-from gymtap.proxy.tui.export import write_rows
 from gymtap.proxy.tui.feed import Feed
 from gymtap.proxy.tui.help import Help
 from gymtap.proxy.tui.in_flight import InFlight
@@ -46,6 +44,8 @@ from gymtap.proxy.views.words import counted
 from gymtap.schemas import Diagnosis, Exchange, RowKey
 
 if TYPE_CHECKING:
+    from gymtap.proxy.replay.original import Place
+    from gymtap.proxy.tui.exporting import Wish
     from gymtap.proxy.tui.replaying import Asked
 
 _BEAT_S = 0.1
@@ -55,8 +55,17 @@ _WAYS = (
     ("p", "the provider's recorded answers, no provider needed"),
     ("u", "the provider's and the judge's recorded answers"),
     ("a", "as it was, to where it went"),
-    ("t", "to another target ..."),
+    ("t", "to another target …"),
+    ("o", "with any option: from a hop, edits, where the stub listens, how often …"),
 )
+
+
+def _ways(answered_by: RowKey | None, others: Sequence[RowKey]) -> list[tuple[str, str]]:
+    """The ways of a replay, each by its key."""
+    if answered_by is not None:
+        return [("p", f"its row {answered_by.label}, with the provider's recorded answers"), *_WAYS[2:]]
+    many = [("m", f"the {len(others):,} rows that are shown, with any option …")] if len(others) > 1 else []
+    return [*_WAYS, *many]
 
 
 def copied(capture: Capture, name: str, form: str) -> str:
@@ -89,6 +98,7 @@ class GymtapTui(App[None]):
         self.rows = RowList(notes)
         self.feed = Feed(path, self.rows)
         self.reader = Reader(path)
+        self._others: dict[Path, Reader] = {}
         self._beaten: tuple[object, ...] = ()
         self._told = ""
 
@@ -108,7 +118,8 @@ class GymtapTui(App[None]):
         """End the threads."""
         self.feed.stop.set()
         self.feed.changed.set()
-        self.reader.close()
+        for reader in (self.reader, *self._others.values()):
+            reader.close()
 
     @work(thread=True, exit_on_error=False, group="feed")
     def _read_rows(self) -> None:
@@ -171,11 +182,19 @@ class GymtapTui(App[None]):
         """To a row; `why` begins at its diagnosis."""
         self.push_screen(RowPage(line, why=why))
 
-    def show_exchange(self, exchange: str, diagnosis: Diagnosis | None = None) -> None:
-        """To an exchange; the diagnosis is its row's, where it is known."""
+    def show_exchange(self, exchange: str, diagnosis: Diagnosis | None = None, path: Path | None = None) -> None:
+        """To an exchange; the diagnosis is its row's, where it is known. `path` is another capture that it is in."""
         from gymtap.proxy.tui.exchange_page import ExchangePage  # noqa: PLC0415  # much to load, and not needed to open
 
-        self.push_screen(ExchangePage(exchange, diagnosis))
+        self.push_screen(ExchangePage(exchange, self._reader_of(path), diagnosis))
+
+    def _reader_of(self, path: Path | None) -> Reader:
+        """The reader of a capture; one is kept for each that was looked into."""
+        if path is None or path.absolute() == self.reader.path.absolute():
+            return self.reader
+        if path not in self._others:
+            self._others[path] = Reader(path)
+        return self._others[path]
 
     def show_row_beside(self, line: RowLine, by: int) -> None:
         """From a row to the one after it in the list, or before."""
@@ -223,7 +242,7 @@ class GymtapTui(App[None]):
         self.push_screen(InFlight())
 
     @work(exclusive=True, group="ask", exit_on_error=False)
-    async def copy_exchange(self, name: str) -> None:
+    async def copy_exchange(self, name: str, reader: Reader | None = None) -> None:
         """Ask in which form, and put it on the terminal's clipboard (OSC 52)."""
         forms = [
             ("c", "curl"),
@@ -236,7 +255,7 @@ class GymtapTui(App[None]):
         if form is None:
             return
         try:
-            text = name if form == "i" else await self.reader.ask(copied, name, form)
+            text = name if form == "i" else await (reader or self.reader).ask(copied, name, form)
         except GymtapError as error:
             self._tell_problem(str(error))
             return
@@ -244,23 +263,33 @@ class GymtapTui(App[None]):
         self.notify(f"copied {len(text):,} characters, as far as the terminal allows it", timeout=3, markup=False)
 
     @work(exclusive=True, group="ask", exit_on_error=False)
-    async def export_rows(self, positions: Sequence[int]) -> None:
-        """Ask where to, and write the rows as JSON Lines."""
-        label = f"write {counted(len(positions), 'row')} as JSON Lines to"
-        name = await self.push_screen_wait(Prompt(label, f"{self.feed.path.name}-rows.jsonl"))
-        if name:
-            self._export(positions, name)
+    async def export(self, wish: "Wish", reader: Reader | None = None) -> None:
+        """Ask in which format and where to, and write it."""
+        from gymtap.proxy.tui import exporting  # noqa: PLC0415  # slow to load, and not needed to open
+
+        what = wish.name if wish.ids else counted(len(wish.rows), "row")
+        key = await self.push_screen_wait(Choice(f"export {what} as", exporting.ways(wish)))
+        if key is None:
+            return
+        way = exporting.way_of(key)
+        label = f"write {what} as {way} to"
+        name = await self.push_screen_wait(Prompt(label, exporting.file_name(wish, way), exporting.check))
+        if name is not None:
+            self._export((reader or self.reader).path, wish, way, exporting.check(name))
 
     @work(thread=True, exclusive=True, exit_on_error=False, group="export")
-    def _export(self, positions: Sequence[int], name: str) -> None:
-        file = Path(name).expanduser()
+    def _export(self, path: Path, wish: "Wish", way: str, file: Path) -> None:
+        from gymtap.proxy.tui import exporting  # noqa: PLC0415  # slow to load, and not needed to open
+
         worker = get_current_worker()
         try:
-            count = write_rows(self.rows, positions, file, lambda _: not worker.is_cancelled)
-        except GymtapError as error:
-            self.call_from_thread(self._tell_problem, f"{error}: {error.hint}")
+            told = exporting.export(path, wish, way, file, lambda: not worker.is_cancelled)
+        except exporting.Stopped:
             return
-        self.call_from_thread(self.notify, f"{counted(count, 'row')} in {file}", timeout=5, markup=False)
+        except GymtapError as error:
+            self.call_from_thread(self._tell_problem, ": ".join(filter(None, (str(error), error.hint))))
+            return
+        self.call_from_thread(self.notify, told, timeout=5, markup=False)
 
     def open_outside(self, content: Content, *, pager: bool) -> None:
         """Show a body in the person's pager or editor; the UI comes back when that ends."""
@@ -275,48 +304,62 @@ class GymtapTui(App[None]):
             self._tell_problem(str(error) or "not possible in this terminal")
             return None
 
-    def compare_with_marked(self, line: RowLine) -> None:
-        """Compare a row with the one other row that is marked."""
-        notes = self.rows.notes
-        marked = [one for one in self.rows.lines if notes.of(full_label(one)).marked] if len(notes) else []
-        others = [one for one in marked if one.identity != line.identity]
-        if len(others) != 1:
-            self.notify("mark exactly one other row with m, then press = on this one", timeout=4)
+    @work(exclusive=True, group="ask", exit_on_error=False)
+    async def compare(self, what: RowKey | str, reader: Reader | None = None) -> None:
+        """Put a row or an exchange beside the one that is marked, or beside its original."""
+        from gymtap.proxy.replay.original import Place  # noqa: PLC0415  # slow to load, and not needed to open
+        from gymtap.proxy.tui.comparison import other_side  # noqa: PLC0415  # the same
+
+        reader = reader or self.reader
+        notes = self.rows.notes if reader is self.reader else Notes(reader.path)
+        try:
+            other = await reader.ask(other_side, what, notes)
+        except GymtapError as error:
+            self.notify(": ".join(filter(None, (str(error), error.hint))), timeout=5, markup=False)
             return
-        from gymtap.proxy.tui import comparison  # noqa: PLC0415  # slow to load, and not needed to open
+        self.show_comparison(other, Place(reader.path, what))
 
-        before, after = full_label(others[0]), full_label(line)
-        self.push_screen(TextPage(f"{before} | {after}", lambda: self.reader.ask(comparison.of_rows, before, after)))
+    def show_comparison(self, before: "Place", after: "Place") -> None:
+        """To two rows, or exchanges, side by side."""
+        from gymtap.proxy.tui.comparison import ComparisonPage  # noqa: PLC0415  # slow to load, and not needed to open
 
-    def validate_exchange(self, name: str) -> None:
+        self.push_screen(ComparisonPage(before, after))
+
+    def validate_exchange(self, name: str, reader: Reader | None = None) -> None:
         """Say what checks find in an exchange."""
         from gymtap.proxy.tui.validation import validation  # noqa: PLC0415  # slow to load, and not needed to open
 
-        path = self.feed.path
+        path = (reader or self.reader).path
         self.push_screen(TextPage(f"what checks say of {name}", lambda: asyncio.to_thread(validation, path, name)))
 
     @work(exclusive=True, group="ask", exit_on_error=False)
     async def replay(
-        self, what: RowKey | str, start: str | None = None, *, edit: bool = False, answered_by: RowKey | None = None
+        self,
+        what: RowKey | str,
+        start: str | None = None,
+        *,
+        edit: bool = False,
+        answered_by: RowKey | None = None,
+        others: Sequence[RowKey] = (),
+        reader: Reader | None = None,
     ) -> None:
         """Ask how, and send a row or an exchange again.
 
         `answered_by` is the row of an exchange that is a provider's or a judge's own: answering that from the capture
-        would prove nothing, so it is the row that is sent then.
+        would prove nothing, so it is the row that is sent then. `others` are all the rows that may be meant as well.
         """
-        from gymtap.proxy.tui.replay_page import ReplayPage  # noqa: PLC0415  # slow to load, and not needed to open
-        from gymtap.proxy.tui.replaying import Asked, check_target  # noqa: PLC0415  # slow to load, and not needed to open
+        from gymtap.proxy.replay.options import Options  # noqa: PLC0415  # slow to load, and not needed to open
+        from gymtap.proxy.tui.replaying import Asked, aimed, check_target  # noqa: PLC0415  # the same
 
-        asked = Asked(what, start)
+        reader = reader or self.reader
+        asked = Asked((what,), Options(start=start))
         if edit:
-            edited = await self._edited(asked)
+            edited = await self._edited(asked, reader)
             if edited is None:
                 return
             asked = edited
-        ways: tuple[tuple[str, str], ...] = _WAYS
-        if answered_by is not None:
-            ways = (("p", f"its row {answered_by.label}, with the provider's recorded answers"), *_WAYS[2:])
-        way = await self.push_screen_wait(Choice(f"replay {asked.name}", ways))
+        way = await self.push_screen_wait(Choice(f"replay {asked.name}", _ways(answered_by, others)))
+        options = asked.options
         if way is None:
             return
         if way == "t":
@@ -324,17 +367,35 @@ class GymtapTui(App[None]):
             to = await self.push_screen_wait(Prompt(label, "", check_target))
             if to is None:
                 return
-            asked = dataclasses.replace(asked, to=to)
-        elif way != "a":
-            asked = dataclasses.replace(asked, what=answered_by or asked.what, stub=_STUBS[way])
-        self.push_screen(ReplayPage(asked))
+            asked = dataclasses.replace(asked, options=aimed(options, to))
+        elif way in _STUBS:
+            options = dataclasses.replace(options, stub=_STUBS[way])
+            asked = dataclasses.replace(asked, what=(answered_by or what,), options=options)
+        elif way in {"o", "m"}:
+            asked = dataclasses.replace(asked, what=tuple(others)) if way == "m" else asked
+            self.replay_with_options(asked, reader)
+            return
+        self._replay(asked, reader)
 
-    async def _edited(self, asked: "Asked") -> "Asked | None":
+    @work(exclusive=True, group="ask", exit_on_error=False)
+    async def replay_with_options(self, asked: "Asked", reader: Reader) -> None:
+        """Ask for every option, and send it again."""
+        from gymtap.proxy.tui.replay_form import ReplayForm  # noqa: PLC0415  # slow to load, and not needed to open
+
+        if (chosen := await self.push_screen_wait(ReplayForm(asked))) is not None:
+            self._replay(chosen, reader)
+
+    def _replay(self, asked: "Asked", reader: Reader) -> None:
+        from gymtap.proxy.tui.replay_page import ReplayPage  # noqa: PLC0415  # slow to load, and not needed to open
+
+        self.push_screen(ReplayPage(asked, reader))
+
+    async def _edited(self, asked: "Asked", reader: Reader) -> "Asked | None":
         """With the body as a person makes it in the editor; None when nothing was changed."""
         from gymtap.proxy.tui.replaying import editable  # noqa: PLC0415  # slow to load, and not needed to open
 
         try:
-            before = await self.reader.ask(editable, asked)
+            before = await reader.ask(editable, asked)
         except GymtapError as error:
             self._tell_problem(str(error))
             return None
@@ -358,8 +419,12 @@ class GymtapTui(App[None]):
     def _doing(self, active: ActiveBinding) -> Callable[[], Awaitable[bool]]:
         return partial(self.run_action, active.binding.action, active.node)
 
-    def save_notes(self) -> None:
-        """Write the sidecar, beside the screen."""
+    def put_note(self, exchange: str | None, row: str, note: Note) -> None:
+        """Note it of an exchange, or else of the row, and write the sidecar beside the screen."""
+        if exchange is None:
+            self.rows.notes.put(row, note)
+        else:
+            self.rows.notes.put_exchange(exchange, note)
         self._save_notes()
 
     @work(thread=True, exclusive=True, exit_on_error=False, group="notes")

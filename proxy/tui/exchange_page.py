@@ -13,14 +13,18 @@ from textual.widgets import ContentSwitcher, Static, Tab, Tabs
 from gymtap.proxy.core.errors import GymtapError, UsageError
 from gymtap.proxy.replay.patch import read as read_place
 from gymtap.proxy.store import Capture
+from gymtap.proxy.store.notes import Note
 from gymtap.proxy.tui import exchange_texts as texts
 from gymtap.proxy.tui.byte_lines import HexLines, RawLines
 from gymtap.proxy.tui.content import NOT_JSON, Content, Loaded, load
+from gymtap.proxy.tui.exporting import Wish
 from gymtap.proxy.tui.json_tree import JsonTree
 from gymtap.proxy.tui.lines import ANY_CELLS, Lines, TextLines
 from gymtap.proxy.tui.page import Page
 from gymtap.proxy.tui.prompt import Prompt
+from gymtap.proxy.tui.reader import Reader
 from gymtap.proxy.views.exchange_view import heading
+from gymtap.proxy.views.plain import printable
 from gymtap.schemas import Diagnosis, Exchange, Finding, ServerKind, State
 
 TABS = ("Request", "Response", "Chat", "Headers", "Timing", "Events", "Raw", "Hex")
@@ -56,14 +60,19 @@ class ExchangePage(Page):
         Binding("r", "replay", "Replay"),
         Binding("e", "edit", "Edit"),
         Binding("V", "validate", "Validate", show=False),
+        Binding("equals_sign", "compare", "Compare with the original, or the marked one", key_display="=", show=False),
+        Binding("m", "mark", "Mark", show=False),
+        Binding("c", "comment", "Comment", show=False),
+        Binding("x", "export", "Export", show=False),
         Binding("D", "why", "Why", show=False),
         Binding("i", "app.in_flight", "In flight", show=False),
         Binding("question_mark", "app.help", "Help", key_display="?"),
     ]
 
-    def __init__(self, exchange: str, diagnosis: Diagnosis | None = None) -> None:
+    def __init__(self, exchange: str, reader: Reader, diagnosis: Diagnosis | None = None) -> None:
         super().__init__()
         self._exchange = exchange
+        self._reader = reader
         self._diagnosis = diagnosis
         self._loaded: Loaded | None = None
         self._findings: list[Finding] = []
@@ -97,7 +106,7 @@ class ExchangePage(Page):
     @work(exclusive=True, group="read", exit_on_error=False)
     async def _read(self) -> None:
         try:
-            loaded, found = await self.tui.reader.ask(read, self._exchange)
+            loaded, found = await self._reader.ask(read, self._exchange)
         except GymtapError as error:
             self.query_one("#heading", Static).update(Text(f"✗ {error}"))
             return
@@ -113,6 +122,12 @@ class ExchangePage(Page):
 
     def _show(self, loaded: Loaded) -> None:
         lines = list(heading(loaded.exchange, time.time_ns()))
+        if self._reader is self.tui.reader:
+            note = self._note
+            lines[0].append("  *" if note.marked else "", "bold")
+            lines[0].append(f"  “{printable(note.comment)}”" if note.comment else "", "italic")
+        else:
+            lines[0].append(f"  in {self._reader.path.name}", "italic")
         self.query_one("#heading", Static).update(Text("\n").join(lines))
         self.query_one("#findings", Static).update(Text("\n").join(texts.findings(self._findings)))
 
@@ -257,21 +272,28 @@ class ExchangePage(Page):
         if parent is None:
             self.say("what caused it was not seen")
         else:
-            self.tui.show_exchange(parent, self._diagnosis)
+            self.tui.show_exchange(parent, self._diagnosis, self._reader.path)
 
     def action_row(self) -> None:
         """Open its row."""
-        if self._loaded is not None:
+        if self._loaded is not None and self._is_here():
             self.tui.show_row_of(self._loaded.exchange)
 
     def action_why(self) -> None:
         """Open its row at the diagnosis."""
-        if self._loaded is not None:
+        if self._loaded is not None and self._is_here():
             self.tui.show_row_of(self._loaded.exchange, why=True)
+
+    def _is_here(self) -> bool:
+        """Whether it is in the capture whose rows are shown; where it is, is said otherwise."""
+        is_here = self._reader is self.tui.reader
+        if not is_here:
+            self.say(f"it is in another capture: gymtap tui {self._reader.path}")
+        return is_here
 
     def action_copy(self) -> None:
         """Copy it in one of several forms."""
-        self.tui.copy_exchange(self._exchange)
+        self.tui.copy_exchange(self._exchange, self._reader)
 
     def action_pager(self) -> None:
         """Read the body in $PAGER."""
@@ -288,15 +310,47 @@ class ExchangePage(Page):
         exchange = self._loaded.exchange if self._loaded else None
         is_stubbed = exchange is not None and exchange.kind in {ServerKind.PROVIDER, ServerKind.JUDGE}
         row = exchange.attribution.row if exchange is not None and is_stubbed else None
-        self.tui.replay(self._exchange, answered_by=row)
+        self.tui.replay(self._exchange, answered_by=row, reader=self._reader)
 
     def action_edit(self) -> None:
         """Change it, and send it."""
-        self.tui.replay(self._exchange, edit=True)
+        self.tui.replay(self._exchange, edit=True, reader=self._reader)
 
     def action_validate(self) -> None:
         """Check what was sent and answered."""
-        self.tui.validate_exchange(self._exchange)
+        self.tui.validate_exchange(self._exchange, self._reader)
+
+    def action_compare(self) -> None:
+        """Compare it with the one that is marked, or with its original."""
+        self.tui.compare(self._exchange, self._reader)
+
+    def action_export(self) -> None:
+        """Write it to a file."""
+        self.tui.export(Wish(self._exchange, ids=(self._exchange,)), self._reader)
+
+    # Notes
+
+    @property
+    def _note(self) -> Note:
+        return self.tui.rows.notes.of_exchange(self._exchange)
+
+    def action_mark(self) -> None:
+        """Mark it, or take its mark away."""
+        if self._is_here():
+            self._put_note(self._note.model_copy(update={"marked": not self._note.marked}))
+
+    @work(exclusive=True, group="ask", exit_on_error=False)
+    async def action_comment(self) -> None:
+        """Ask for a comment on it."""
+        if self._is_here():
+            text = await self.app.push_screen_wait(Prompt(f"comment on {self._exchange}", self._note.comment))
+            if text is not None:
+                self._put_note(self._note.model_copy(update={"comment": text.strip()}))
+
+    def _put_note(self, note: Note) -> None:
+        self.tui.put_note(self._exchange, "", note)
+        if self._loaded is not None:
+            self._show(self._loaded)
 
 
 def _has(value: Any, pointer: str) -> bool:

@@ -15,6 +15,7 @@ _PREVIEW_CHARACTERS = 2_000
 _LONG_CHARACTERS = 60
 _OPEN_DEPTH = 2
 _OPEN_ITEMS = 40
+_OPEN_LINES = 60
 _KEY, _STRING, _NUMBER, _WORD, _DIM = "cyan", "green", "magenta", "yellow", "dim"
 
 
@@ -82,14 +83,26 @@ class JsonTree(Lines):
         self.pointed: str | None = None
 
     def put(self, value: Any, pointed: str | None = None) -> None:
-        """Show another document, open to a few levels, and as far as `pointed`."""
+        """Show another document, open to a few levels, or as far as it is short, and as far as `pointed`."""
         self._branches = [Branch("", value, "", 0)]
         self.pointed = None
         self._open_to(_OPEN_DEPTH)
+        self._open_few()
         self.reload()
         if pointed is not None and self.open_pointer(pointed):
             self.pointed = pointed
         self.refresh()
+
+    def _open_few(self) -> None:
+        """Open level after level, for as long as that makes few lines."""
+        depth, before = _OPEN_DEPTH, 0
+        while before < len(self._branches) < _OPEN_LINES:
+            before, kept, depth = len(self._branches), list(self._branches), depth + 1
+            self._open_to(depth)
+            if len(self._branches) > _OPEN_LINES:
+                for branch in kept:
+                    branch.is_open = branch.is_open and branch.depth < depth - 1
+                self._branches = kept
 
     def _open_to(self, depth: int) -> None:
         index = 0

@@ -1,31 +1,32 @@
 """A replay from the UI: the order that was chosen, what is announced, and what it proved, as text.
 
 The replay itself is `gymtap.proxy.replay.run.replay`, in a loop of its own on a thread; here are only its beginning and
-its end.
+its end. The options are those of `gymtap replay`.
 """
 
 import asyncio
 import os
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 
 from rich.text import Text
 
+from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.replay import edits
-from gymtap.proxy.replay.load import reads
-from gymtap.proxy.replay.prepare import Draft, of_exchange, of_row
+from gymtap.proxy.replay.options import Options, drafts, order
+from gymtap.proxy.replay.prepare import Draft
 from gymtap.proxy.replay.run import Announcement, Order, replay
 from gymtap.proxy.replay.session import Result
-from gymtap.proxy.replay.stub import Stub, boundaries
-from gymtap.proxy.replay.targets import Wanted, base_url, target
+from gymtap.proxy.replay.targets import base_url, target
 from gymtap.proxy.replay.verdict import Word
-from gymtap.proxy.store import Capture, captures_root, fresh
+from gymtap.proxy.store import Capture
 from gymtap.proxy.views.marks import FAILED_STYLE, OK_STYLE, OPEN_STYLE
 from gymtap.proxy.views.plain import one_line
+from gymtap.proxy.views.words import counted
 from gymtap.schemas import RowKey
 
 _DIFFERENCES_SHOWN = 100
+_ANNOUNCED_ROWS = 5
 _STYLES = {
     Word.FIXED: f"bold {OK_STYLE}",
     Word.REPRODUCED: "bold",
@@ -36,85 +37,82 @@ _STYLES = {
 
 @dataclass(frozen=True)
 class Asked:
-    """What to replay and how. `what` is a row's label or an exchange's id; `to` is as a person wrote it, see `_wanted`.
+    """What to replay and how: rows by their keys, exchanges by their ids.
 
-    `start` is the exchange to begin a row at, None its /run; `stub` names the kinds that are answered from the capture;
     `written` is the judged body as it was edited, None where it is sent as it was.
     """
 
-    what: RowKey | str
-    start: str | None = None
-    stub: str | None = None
-    to: str = ""
+    what: tuple[RowKey | str, ...]
+    options: Options = field(default_factory=Options)
     written: str | None = None
 
     @property
     def name(self) -> str:
         """What is replayed."""
-        return self.what if isinstance(self.what, str) else self.what.label
+        names = [one if isinstance(one, str) else one.label for one in self.what]
+        return names[0] if len(names) == 1 else counted(len(names), "row")
 
 
-def draft_of(capture: Capture, asked: Asked) -> Draft:
-    """The draft, with what was edited. Raises UsageError and CaptureError."""
-    if isinstance(asked.what, str):
-        draft = of_exchange(capture, capture.exchange(asked.what))
-    else:
-        draft = of_row(capture, asked.what, asked.start)
+def drafts_of(capture: Capture, asked: Asked) -> list[Draft]:
+    """The drafts, with what was edited. Raises UsageError and CaptureError."""
+    made = drafts(capture, asked.what, asked.options)
     if asked.written is None:
-        return draft
-    return replace(draft, plan=edits.with_body(draft.plan, asked.written), edited=True)
+        return made
+    return [replace(one, plan=edits.with_body(one.plan, asked.written), edited=True) for one in made]
 
 
 def editable(capture: Capture, asked: Asked) -> str:
-    """The body that can be edited. Raises UsageError where there is none."""
-    return edits.editable(draft_of(capture, asked).plan.target)
+    """The body that can be edited. Raises UsageError where there is none, or more than one."""
+    made = drafts_of(capture, asked)
+    if len(made) != 1:
+        raise UsageError("one body is edited at a time", "--set and --patch change all of them")
+    return edits.editable(made[0].plan.target)
 
 
 def order_of(capture: Capture, asked: Asked) -> Order:
     """The whole order; what is sent and answered is kept beside the captures. Raises UsageError."""
-    servers = capture.servers()
-    wanted, head = _wanted(asked.to)
-    return Order(
-        drafts=[draft_of(capture, asked)],
-        servers=servers,
-        original=capture.path,
-        into=fresh(captures_root() / "replays", time.time_ns()),
-        wanted=wanted,
-        head=head,
-        stub=Stub(boundaries(asked.stub, servers)) if asked.stub else None,
-        reads=tuple(reads(capture)) if asked.stub else (),
-        live=capture.path if capture.live() else None,
-        foreign=capture.path.is_file(),
-    )
+    return order(capture, drafts_of(capture, asked), asked.options)
 
 
-def _wanted(to: str) -> tuple[Wanted, str | None]:
-    """`NAME=URL` is a server, `gym URL` a running Gym's head, `URL` the provider; nothing is where it was."""
+def aimed(options: Options, to: str) -> Options:
+    """With a target: `NAME=URL` is a server, `gym URL` a running Gym's head, `URL` the provider. Raises UsageError."""
     text = to.strip()
     if text.startswith("gym "):
-        return Wanted(), base_url(text.removeprefix("gym ").strip())
+        return replace(options, gym=base_url(text.removeprefix("gym ").strip()))
     if "=" in text.partition("://")[0]:
-        return Wanted(dict([target(text)])), None
-    return Wanted(endpoint=base_url(text)) if text else Wanted(), None
+        target(text)
+        return replace(options, to=(*options.to, text))
+    return replace(options, endpoint=base_url(text)) if text else options
 
 
 def check_target(to: str) -> None:
     """Raise UsageError for what is no target."""
-    _wanted(to)
+    aimed(Options(), to)
 
 
-def run(order: Order, agree: Callable[[Announcement], bool]) -> Result | None:
-    """Send it; None when `agree` said no. It takes as long as Gym does, so run it in a thread. Raises GymtapError."""
-    results = asyncio.run(replay(order, os.environ, agree))
-    return results[0] if results else None
+def run(order: Order, agree: Callable[[Announcement], bool], told: Callable[[Result], None]) -> Sequence[Result]:
+    """Send it; nothing when `agree` said no. It takes as long as Gym does, so run it in a thread. Raises GymtapError.
+
+    `told` is called after each attempt.
+    """
+    return asyncio.run(replay(order, os.environ, agree, told)) or ()
 
 
 def announced(announcement: Announcement) -> Iterator[Text]:
     """What is about to be sent, where, and what it may do."""
-    for steps in announcement.steps:
+    many = len(announcement.drafts) > 1
+    for draft, steps in list(zip(announcement.drafts, announcement.steps, strict=True))[:_ANNOUNCED_ROWS]:
         for number, one in enumerate(steps, start=1):
             method = one.step.original.exchange.request.method
-            yield Text(f"{number}. {method} {one_line(one.url)}  ({one.step.call}, {one.step.why})")
+            name = f"{draft.name} " if many else ""
+            yield Text(f"{name}{number}. {method} {one_line(one.url)}  ({one.step.call}, {one.step.why})")
+        for cookie in draft.cookies_lost:
+            yield Text(f"the cookie {one_line(cookie)} is left out: its signature was redacted", "dim")
+        yield from _edits(draft)
+    if (more := len(announcement.drafts) - _ANNOUNCED_ROWS) > 0:
+        yield Text(f"… and {counted(more, 'more row')}, in the same way", "dim")
+    if announcement.head is not None:
+        yield Text(f"servers are where the Gym at {announcement.head} says", "dim")
     for url in announcement.stubbed_at:
         yield Text(f"the recorded answers stand at {url}", "dim")
     for problem in announcement.problems:
@@ -123,22 +121,43 @@ def announced(announcement: Announcement) -> Iterator[Text]:
         yield Text(f"! {risk}", OPEN_STYLE)
 
 
-def proved(result: Result, order: Order) -> Iterator[Text]:
-    """The verdict beside the original, and where the two differ."""
+def _edits(draft: Draft) -> Iterator[Text]:
+    styles = {"+": OK_STYLE, "-": FAILED_STYLE}
+    for step in draft.plan.steps if draft.edited else ():
+        for line in edits.changes(step.original.request_body, step.body)[:_DIFFERENCES_SHOWN]:
+            yield Text(f"  {one_line(line)}", styles.get(line[:1], "dim"))
+
+
+def verdict_line(result: Result) -> Text:
+    """The verdict, in one line."""
     verdict = result.verdict
     told = (f"{verdict.word} {verdict.count}/{verdict.total}", _STYLES[verdict.word])
-    yield Text.assemble(f"{result.job.name}  ", told, f"  {one_line(verdict.how)}")
-    attempt = result.attempts[0]
-    rewards = [attempt.reward_before, attempt.reward_after]
-    if any(reward is not None for reward in rewards):
-        before, after = ("none" if reward is None else f"{reward:g}" for reward in rewards)
-        yield Text(f"reward: {before} then, {after} now")
+    return Text.assemble(f"{result.job.name}  ", told, f"  {one_line(verdict.how)}")
+
+
+def proved(result: Result) -> Iterator[Text]:
+    """What stands beneath the verdict on one: the rewards, and where it parts from the original."""
+    before = result.attempts[0].reward_before
+    after = [attempt.reward_after for attempt in result.attempts]
+    if before is not None or any(reward is not None for reward in after):
+        told = ", ".join("none" if reward is None else f"{reward:g}" for reward in after[:20])
+        yield Text(f"reward: {'none' if before is None else f'{before:g}'} then, {told} now")
     if result.first:
         yield Text(f"first difference: {one_line(str(result.first))}")
-    for place in attempt.differences[:_DIFFERENCES_SHOWN]:
+    places = next((attempt.differences for attempt in result.attempts if attempt.outcome != "reproduced"), ())
+    for place in places[:_DIFFERENCES_SHOWN]:
         yield Text(f"  {one_line(str(place))}")
+    yield from _played(result)
+
+
+def _played(result: Result) -> Iterator[Text]:
     for miss in result.misses[:_DIFFERENCES_SHOWN]:
         yield Text(f"not recorded: {one_line(miss)}", OPEN_STYLE)
     if result.unasked:
-        yield Text(f"{result.unasked:,} recorded answers that nobody asked for", "dim")
-    yield Text(f"kept in {order.into}", "dim")
+        yield Text(f"{counted(result.unasked, 'recorded answer')} nobody asked for", "dim")
+
+
+def summary(results: Sequence[Result]) -> Text:
+    """`3 REPRODUCED, 1 FIXED`."""
+    words = [result.verdict.word for result in results]
+    return Text(", ".join(f"{words.count(word):,} {word}" for word in Word if word in words), "bold")

@@ -14,11 +14,15 @@ from textual.widgets import Static
 from gymtap.proxy.core.errors import GymtapError
 from gymtap.proxy.store import Capture, RowLine
 from gymtap.proxy.store.listed import as_row, full_label
+from gymtap.proxy.store.notes import Note
+from gymtap.proxy.tui.exporting import Wish
 from gymtap.proxy.tui.lines import Lines, TextLines
 from gymtap.proxy.tui.page import Page
+from gymtap.proxy.tui.prompt import Prompt
 from gymtap.proxy.tui.waterfall_list import Waterfall
 from gymtap.proxy.views.call_tree import CallTree, call_tree
 from gymtap.proxy.views.diagnosis_view import NAME_CELLS, diagnosis_lines
+from gymtap.proxy.views.plain import printable
 from gymtap.proxy.views.tree_view import row_heading
 from gymtap.schemas import Diagnosis, Exchange, Row, RowState
 
@@ -70,7 +74,10 @@ class RowPage(Page):
         Binding("r", "replay", "Replay"),
         Binding("e", "edit", "Edit and send", show=False),
         Binding("V", "validate", "Validate", show=False),
-        Binding("equals_sign", "diff", "Compare with the marked row", key_display="=", show=False),
+        Binding("equals_sign", "compare", "Compare with the original, or the marked one", key_display="=", show=False),
+        Binding("m", "mark", "Mark", show=False),
+        Binding("c", "comment", "Comment", show=False),
+        Binding("x", "export", "Export", show=False),
         Binding("i", "app.in_flight", "In flight", show=False),
         Binding("question_mark", "app.help", "Help", key_display="?"),
     ]
@@ -123,9 +130,10 @@ class RowPage(Page):
     def _show(self, seen: Seen) -> None:
         heading = row_heading(seen.row, time.time_ns(), len(seen.exchanges))
         note = self.tui.rows.notes.of(full_label(self._line))
-        if note.comment:
-            heading.append(f"  “{note.comment}”", "italic")
+        heading.append("  *" if note.marked else "", "bold")
+        heading.append(f"  “{printable(note.comment)}”" if note.comment else "", "italic")
         self.query_one("#heading", Static).update(heading)
+        self.calls.notes = self.tui.rows.notes
         self.calls.put(seen.tree, seen.exchanges)
 
     def _show_why(self, diagnosis: Diagnosis, *, first: bool) -> None:
@@ -185,12 +193,16 @@ class RowPage(Page):
         if (exchange := self._exchange) is not None:
             self.tui.copy_exchange(exchange.id)
 
-    def action_replay(self) -> None:
-        """Send the row again, from the call that the cursor is on."""
+    @property
+    def _call(self) -> str | None:
+        """The call that the cursor is on; None for the /run, which stands for the row."""
         exchange = self._exchange
         root = self._seen.row.root if self._seen else None
-        start = None if exchange is None or exchange.id == root else exchange.id
-        self.tui.replay(self._line.key, start=start)
+        return None if exchange is None or exchange.id == root else exchange.id
+
+    def action_replay(self) -> None:
+        """Send the row again, from the call that the cursor is on."""
+        self.tui.replay(self._line.key, start=self._call)
 
     def action_edit(self) -> None:
         """Change the call that the cursor is on, and send it."""
@@ -202,6 +214,34 @@ class RowPage(Page):
         if (exchange := self._exchange) is not None:
             self.tui.validate_exchange(exchange.id)
 
-    def action_diff(self) -> None:
-        """Compare with the row that is marked."""
-        self.tui.compare_with_marked(self._line)
+    def action_compare(self) -> None:
+        """Compare the call, or from its /run the row, with the one that is marked, or with the original."""
+        self.tui.compare(self._call or self._line.key)
+
+    def action_export(self) -> None:
+        """Write the row, or its exchanges, to a file."""
+        self.tui.export(Wish(f"row-{self._line.label}", rows=(self._line.key,)))
+
+    # Notes
+
+    @property
+    def _note(self) -> Note:
+        notes = self.tui.rows.notes
+        return notes.of_exchange(self._call) if self._call else notes.of(full_label(self._line))
+
+    def action_mark(self) -> None:
+        """Mark the call, or from its /run the row; or take the mark away."""
+        self._put(self._note.model_copy(update={"marked": not self._note.marked}))
+
+    @work(exclusive=True, group="ask", exit_on_error=False)
+    async def action_comment(self) -> None:
+        """Ask for a comment on the call, or from its /run on the row."""
+        about = self._call or f"row {self._line.label}"
+        text = await self.app.push_screen_wait(Prompt(f"comment on {about}", self._note.comment))
+        if text is not None:
+            self._put(self._note.model_copy(update={"comment": text.strip()}))
+
+    def _put(self, note: Note) -> None:
+        self.tui.put_note(self._call, full_label(self._line), note)
+        if self._seen is not None:
+            self._show(self._seen)

@@ -19,13 +19,14 @@ from gymtap.proxy.store.listed import Listed, Order, full_label
 from gymtap.proxy.store.notes import Note
 from gymtap.proxy.store.search import row_hits
 from gymtap.proxy.tui.choice import Choice
+from gymtap.proxy.tui.exporting import Wish
 from gymtap.proxy.tui.lines import Lines
 from gymtap.proxy.tui.page import Page
 from gymtap.proxy.tui.prompt import Prompt
 from gymtap.proxy.tui.row_list import View
 from gymtap.proxy.tui.rows_table import RowsTable
 from gymtap.proxy.views.words import counted
-from gymtap.schemas import RowState
+from gymtap.schemas import RowKey, RowState
 
 _TOLD_EVERY_ROWS = 20
 _ORDER_KEYS = dict(zip("srtwmhfl", Order, strict=True))
@@ -49,10 +50,11 @@ class RowsPage(Page):
         Binding("m", "mark", "Mark"),
         Binding("c", "comment", "Comment", show=False),
         Binding("F", "follow", "Follow what comes", show=False),
-        Binding("x", "export", "Export what is filtered", show=False),
+        Binding("x", "export", "Export what is shown", show=False),
         Binding("y", "copy", "Copy", show=False),
         Binding("r", "replay", "Replay", show=False),
-        Binding("equals_sign", "diff", "Compare with the marked row", key_display="=", show=False),
+        Binding("e", "edit", "Edit and send", show=False),
+        Binding("equals_sign", "compare", "Compare with the original, or the marked row", key_display="=", show=False),
         Binding("i", "app.in_flight", "In flight", show=False),
         Binding("R", "root", "To the root cause", show=False),
         Binding("question_mark", "app.help", "Help", key_display="?"),
@@ -234,8 +236,7 @@ class RowsPage(Page):
                 self._note(row, row.note.model_copy(update={"comment": text.strip()}))
 
     def _note(self, row: Listed, note: Note) -> None:
-        self.tui.rows.notes.put(full_label(row.line), note)
-        self.tui.save_notes()
+        self.tui.put_note(None, full_label(row.line), note)
         if self._filter.tests:
             self._seen = -1
             self.changed()
@@ -281,8 +282,12 @@ class RowsPage(Page):
     # Actions
 
     def action_export(self) -> None:
-        """Write the rows that are shown as JSONL."""
-        self.tui.export_rows(list(self.tui.rows.view.positions))
+        """Write the rows that are shown, or their exchanges, to a file."""
+        self.tui.export(Wish(f"{self.tui.feed.path.name}-rows", rows=self._keys()))
+
+    def _keys(self) -> tuple[RowKey, ...]:
+        """The rows that are shown."""
+        return tuple(self.tui.rows.lines[at].key for at in self.tui.rows.view.positions)
 
     def action_copy(self) -> None:
         """Copy the row's /run."""
@@ -292,12 +297,17 @@ class RowsPage(Page):
     def action_replay(self) -> None:
         """Send the row again."""
         if (row := self.current) is not None:
-            self.tui.replay(row.line.key)
+            self.tui.replay(row.line.key, others=self._keys())
 
-    def action_diff(self) -> None:
-        """Compare the row with the one that is marked."""
+    def action_edit(self) -> None:
+        """Change what the row's /run sends, and send it."""
         if (row := self.current) is not None:
-            self.tui.compare_with_marked(row.line)
+            self.tui.replay(row.line.key, edit=True)
+
+    def action_compare(self) -> None:
+        """Compare the row with the one that is marked, or with its original."""
+        if (row := self.current) is not None:
+            self.tui.compare(row.line.key)
 
 
 def _place(view: View, at: int | None) -> int | None:

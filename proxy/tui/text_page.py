@@ -53,9 +53,14 @@ class TextPage(Page):
         self.query_one(TextLines).put(paragraphs)
 
     def on_lines_chosen(self, event: Lines.Chosen) -> None:
-        """Open the exchange that the line names."""
+        """Open what the line names."""
         event.stop()
-        if isinstance(event.lines, TextLines) and (target := event.lines.target(event.index)):
+        self.open_target()
+
+    def open_target(self) -> None:
+        """Open the exchange that the cursor's line names."""
+        lines = self.query_one(TextLines)
+        if target := lines.target(lines.cursor):
             self.tui.show_exchange(target)
 
 

@@ -8,8 +8,10 @@ from dataclasses import dataclass
 
 from rich.text import Text
 
+from gymtap.proxy.store.notes import NO_NOTE, Note
 from gymtap.proxy.views.call_tree import CallTree, Node
 from gymtap.proxy.views.marks import ID_STYLE, OK_STYLE, OPEN_STYLE, exchange_mark, status_style
+from gymtap.proxy.views.plain import printable
 from gymtap.proxy.views.words import age_ms, call_name, duration, exchange_status
 from gymtap.schemas import Exchange, State
 
@@ -67,18 +69,23 @@ def took(exchange: Exchange, now_ns: int) -> float:
     return exchange.duration_ms or 0.0
 
 
-def branch_line(branch: Branch, whole: Span, width: int, now_ns: int, root_cause: str | None) -> Text:
+def branch_line(
+    branch: Branch, whole: Span, width: int, now_ns: int, root_cause: str | None, *, note: Note = NO_NOTE
+) -> Text:
     """The call on the left, its bar in what is left of the width, the figures on the right."""
     if branch.node is None:
         return Text(branch.heading, "dim")
     exchange = branch.node.exchange
     figures = _STATUS_CELLS + _TIME_CELLS + _ID_CELLS + 3
     bar_cells = max((width - figures) * 2 // 5, _BAR_LEAST) if width > 70 else 0
-    call = Text.assemble((branch.guide, "dim"), exchange_mark(exchange), " ", call_name(exchange))
+    call = Text.assemble((branch.guide, "dim"), ("*" if note.marked else "", "bold"), exchange_mark(exchange), " ")
+    call.append(call_name(exchange))
     if len(branch.node.attempts) > 1:
         call.append(f" {_TIMES}{len(branch.node.attempts)}", OPEN_STYLE)
     if root_cause is not None and any(one.id == root_cause for one in branch.node.attempts):
         call.append(" ◀ root", "bold")
+    if note.comment:
+        call.append(f" “{printable(note.comment)}”", "italic")
     room = max(width - figures - bar_cells - 1, 12)
     call.truncate(room, overflow="ellipsis", pad=True)
     status = Text(exchange_status(exchange), status_style(exchange))

@@ -4,6 +4,7 @@ import time
 
 from rich.text import Text
 
+from gymtap.proxy.store.notes import NO_NOTE, Notes
 from gymtap.proxy.tui.lines import Lines
 from gymtap.proxy.tui.waterfall import Branch, Span, branch_line, branches, span
 from gymtap.proxy.views.call_tree import CallTree
@@ -11,7 +12,7 @@ from gymtap.schemas import Exchange
 
 
 class Waterfall(Lines):
-    """The calls of one row. `root_cause` is the exchange at fault, once it is known."""
+    """The calls of one row. `root_cause` is the exchange at fault, once it is known; `notes` are shown at them."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  # textual's own name
         super().__init__(id=id)
@@ -19,6 +20,7 @@ class Waterfall(Lines):
         self._span = Span(0, 1.0)
         self._exchanges: list[Exchange] = []
         self.root_cause: str | None = None
+        self.notes: Notes | None = None
 
     def put(self, tree: CallTree, exchanges: list[Exchange]) -> None:
         """Other calls; the cursor stays on its exchange."""
@@ -39,7 +41,11 @@ class Waterfall(Lines):
 
     def line(self, index: int, width: int) -> Text:
         """One call."""
-        return branch_line(self._branches[index], self._span, width, time.time_ns(), self.root_cause)
+        branch = self._branches[index]
+        note = NO_NOTE
+        if self.notes is not None and branch.node is not None:
+            note = self.notes.of_exchange(branch.node.exchange.id)
+        return branch_line(branch, self._span, width, time.time_ns(), self.root_cause, note=note)
 
     @property
     def exchange(self) -> Exchange | None:

@@ -2,6 +2,8 @@
 
 import asyncio
 import shutil
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -87,6 +89,17 @@ async def _open(path: Path, size: tuple[int, int] = (120, 40), *, read: bool = T
 def opened() -> Open:
     """`async with opened(path, size) as desk`: the app with all rows read, and diagnosed."""
     return _open
+
+
+@pytest.fixture
+def gymtap() -> Callable[..., bytes]:
+    """`gymtap("rows", …)` as a command of its own: what it writes to stdout."""
+
+    def call(*arguments: str) -> bytes:
+        command = [sys.executable, "-m", "gymtap", *arguments]
+        return subprocess.run(command, check=True, capture_output=True, timeout=50).stdout
+
+    return call
 
 
 @pytest.fixture

@@ -8,18 +8,23 @@ import orjson
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from textual.widgets import Input
 
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.core.filter import parse
+from gymtap.proxy.store import Capture
+from gymtap.proxy.store.notes import Notes
+from gymtap.proxy.tui.comparison import ComparisonPage
 from gymtap.proxy.tui.exchange_page import ExchangePage
 from gymtap.proxy.tui.help import Help
-from gymtap.proxy.store.notes import Notes
 from gymtap.proxy.tui.outside import look
+from gymtap.proxy.tui.prompt import Prompt
 from gymtap.proxy.tui.replay_page import ReplayPage
 from gymtap.proxy.tui.row_page import RowPage
 from gymtap.proxy.tui.rows_page import RowsPage
 from gymtap.proxy.tui.rows_table import RowsTable
 from gymtap.proxy.tui.text_page import TextPage
+from gymtap.schemas import Call
 
 type Open = Any
 """See `opened` in conftest.py."""
@@ -115,15 +120,56 @@ async def test_a_sidecar_that_cannot_be_read_is_told_and_left_alone(opened: Open
     assert (own_capture / "notes.json").read_text() == "not json"
 
 
-async def test_two_rows_are_compared(opened: Open, own_capture: Path) -> None:
+async def test_a_row_is_compared_with_the_one_that_is_marked(opened: Open, own_capture: Path) -> None:
+    """Without a mark, with its original; a row that has none says so. Enter opens a hop, Backspace the other side's."""
     async with opened(own_capture) as desk:
         await _rows(desk)
         await desk.press("equals_sign")
-        await desk.shows("mark exactly one other row")
+        await desk.shows("replays nothing")
         await desk.press("m", "n", "equals_sign")
-        await desk.until(lambda: isinstance(desk.app.screen, TextPage))
-        await desk.shows("reward", "≠ provider")
-        await desk.press("enter")
+        await desk.until(lambda: isinstance(desk.app.screen, ComparisonPage))
+        await desk.shows("0.0~weather_simple_agent | 2.0~weather_simple_agent", "reward 1 | none", "≠ provider")
+        await desk.press("j", "enter")
+        await desk.shows("POST /run", "500")
+        await desk.press("escape", "backspace")
+        await desk.shows("POST /run", "200")
+
+
+async def test_an_attempt_is_compared_with_the_one_before(opened: Open, demo_capture: Path) -> None:
+    """A call of the waterfall is compared, and an exchange, wherever one is."""
+    first, second, *_ = [one.id for one in _retried(demo_capture)]
+    async with opened(demo_capture) as desk:
+        desk.app.show_exchange(second)
+        await desk.shows(second, "429")
+        await desk.press("equals_sign")
+        await desk.shows(f"{first} | {second}")
+
+
+def _retried(path: Path) -> list[Any]:
+    """The attempts of one provider call that was made several times."""
+    calls = list(Capture(path).exchanges(call=Call.PROVIDER))
+    parents = [one.parent for one in calls if one.attempt == 2]
+    return [one for one in calls if one.parent == parents[0]]
+
+
+async def test_a_marked_exchange_is_compared_and_a_marked_row_stands_for_the_same_call(
+    opened: Open, own_capture: Path
+) -> None:
+    async with opened(own_capture) as desk:
+        await _rows(desk)
+        await desk.press("m", "n", "enter")
+        await desk.shows("provider ◀ root")
+        await desk.press("equals_sign")
+        await desk.until(lambda: isinstance(desk.app.screen, ComparisonPage))
+        await desk.shows("answered", "400")
+        await desk.press("escape", "m", "c")
+        await desk.enter("odd")
+        await desk.shows("*✗ provider", "“odd”")
+        root = desk.app.screen.calls.exchange.id
+        await desk.press("k", "equals_sign")
+        await desk.until(lambda: isinstance(desk.app.screen, ComparisonPage))
+        assert desk.app.screen._before.what == root
+    assert Notes(own_capture).of_exchange(root).comment == "odd"
 
 
 @pytest.mark.parametrize(
@@ -146,22 +192,49 @@ async def test_an_exchange_is_copied_in_several_forms(opened: Open, demo_capture
         await desk.until(lambda: text in (desk.app.clipboard or ""))
 
 
-async def test_what_is_filtered_is_exported_as_json_lines(opened: Open, demo_capture: Path, tmp_path: Path) -> None:
+async def _exported(desk: Any, key: str, file: Path, told: str) -> bytes:
+    await desk.press("x")
+    await desk.choose(key)
+    await desk.enter(str(file))
+    await desk.shows(told)
+    return await asyncio.to_thread(file.read_bytes)
+
+
+async def test_what_is_shown_is_exported_as_the_command_does(
+    opened: Open, demo_capture: Path, tmp_path: Path, gymtap: Any
+) -> None:
+    """Rows with their diagnoses, or their exchanges; a file that is there is not written over."""
     file = tmp_path / "rows.jsonl"
     async with opened(demo_capture) as desk:
         await _rows(desk)
         desk.app.screen.show_filter(parse("is:failed"))
         await desk.shows("8 of 20 rows")
+        written = await _exported(desk, "r", file, "8 rows in")
+        assert written == gymtap("export", str(demo_capture), "-f", "rows-jsonl", "--filter", "is:failed")
+        written = await _exported(desk, "j", tmp_path / "exchanges", "exchanges in")
+        assert written == gymtap("export", str(demo_capture), "--filter", "is:failed")
         await desk.press("x")
-        await desk.shows("write 8 rows as JSON Lines to")
-        await desk.enter(str(file))
-        await desk.shows("8 rows in")
-        documents = [orjson.loads(line) for line in file.read_bytes().splitlines()]
-        assert {one["state"] for one in documents} == {"failed"}
-        assert sum(one["layer"] == "data_schema" for one in documents) == 2
-        await desk.press("x")
-        await desk.enter(str(file))
+        await desk.choose("r")
+        await desk.until(lambda: isinstance(desk.app.screen, Prompt) and desk.app.screen.query("#text"))
+        desk.app.screen.query_one("#text", Input).value = str(file)
         await desk.shows("is there already")
+
+
+async def test_a_row_and_an_exchange_are_exported_as_the_command_does(
+    opened: Open, demo_capture: Path, tmp_path: Path, gymtap: Any
+) -> None:
+    async with opened(demo_capture) as desk:
+        await _rows(desk)
+        await desk.press("n", "enter")
+        await desk.shows("provider ◀ root")
+        written = await _exported(desk, "j", tmp_path / "row", "exchanges in")
+        assert written == gymtap("export", str(demo_capture), "--row", "2.0")
+        assert await _exported(desk, "b", tmp_path / "row.gymtap", "read it before you share it")
+        root = desk.app.screen.calls.exchange.id
+        await desk.press("R")
+        await desk.shows("400 Bad Request")
+        written = await _exported(desk, "c", tmp_path / "sh", "1 exchange in")
+        assert written == gymtap("export", str(demo_capture), "-f", "curl", "-x", root)
 
 
 async def test_checks_are_run_on_an_exchange(opened: Open, demo_capture: Path) -> None:
@@ -235,7 +308,7 @@ async def test_every_key_is_in_the_palette(opened: Open, demo_capture: Path) -> 
     async with opened(demo_capture) as desk:
         await _rows(desk)
         commands = {command.title for command in desk.app.get_system_commands(desk.app.screen)}
-        assert {"Filter", "Sort", "Mark", "Replay", "Export what is filtered", "rows: is:failed"} <= commands
+        assert {"Filter", "Sort", "Mark", "Replay", "Export what is shown", "rows: is:failed"} <= commands
         await desk.press("colon")
         await desk.until(lambda: type(desk.app.screen).__name__ == "CommandPalette")
 

@@ -9,11 +9,11 @@ from rich.text import Text
 from textual.app import App, ComposeResult
 
 from gymtap.proxy.store import Capture, CaptureWriter
+from gymtap.proxy.store.search import row_hits
 from gymtap.proxy.tui.byte_lines import LINE_BYTES, find_bytes, line_starts
 from gymtap.proxy.tui.content import IN_MEMORY_BYTES, NOT_JSON, content
 from gymtap.proxy.tui.json_tree import JsonTree, escaped
 from gymtap.proxy.tui.lines import Lines
-from gymtap.proxy.store.search import row_hits
 from gymtap.proxy.tui.strip import columns, drawn
 from gymtap.proxy.tui.waterfall import branch_line, branches, span
 from gymtap.proxy.views.call_tree import call_tree
