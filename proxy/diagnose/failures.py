@@ -28,7 +28,8 @@ class Failure:
 
     `source` is `exchange`, `result`, `row` or `log`; `where` names it. `said` is what is searched for a rule's words.
     `swallowed`: the caller went on as if nothing had happened. `recovered`: the same call succeeded later.
-    `soft`: the answer was below 400 and its body told the failure.
+    `soft`: the answer was below 400 and its body told the failure. `server` is whose line a log's is, as its prefix
+    says; empty where it has none.
     `order` sorts failures in time within their source.
     """
 
@@ -46,6 +47,7 @@ class Failure:
     swallowed: bool = False
     recovered: bool = False
     soft: bool = False
+    server: str = ""
 
 
 class CallTree:
@@ -424,10 +426,10 @@ def _log_blocks(log: tuple[str, ...]) -> Iterator[Failure]:
             start = number
             number = _traceback_end(log, number)
             lines = [_TRACEBACK.search(line)[0], *map(_bare, log[start + 1 : number])]  # type: ignore[index]  # just matched
-            yield _log_failure("\n".join(lines), start)
+            yield _log_failure("\n".join(lines), start, _server_of(log[start]))
         else:
             if _SUSPICIOUS.search(line):
-                yield _log_failure(line, number)
+                yield _log_failure(line, number, _server_of(log[number]))
             number += 1
 
 
@@ -489,7 +491,12 @@ def _message_end(log: tuple[str, ...], number: int) -> int:
     return number
 
 
-def _log_failure(text: str, number: int) -> Failure:
+def _server_of(line: str) -> str:
+    match = _PREFIX.match(line)
+    return match["server"] if match else ""
+
+
+def _log_failure(text: str, number: int, server: str = "") -> Failure:
     retry = _RETRY.search(text)
     # An exception's own words are at a traceback's end; what stands before it is only where it was.
     innermost = unwrap(text[-_SEARCHED_CHARS:]) if "Traceback (most" in text[:40] else None
@@ -502,4 +509,5 @@ def _log_failure(text: str, number: int) -> Failure:
         judge=bool(retry and "judge" in retry["url"]),
         status=int(retry["status"]) if retry and retry["status"] else None,
         innermost=innermost,
+        server=server,
     )

@@ -29,11 +29,16 @@ def told_error(exchange: Seen) -> str:
     body = exchange.response_json
     if isinstance(body, dict) and body.get("isError") is True:
         return _text(body.get("content"))
-    if isinstance(body, dict) and body and body.keys() <= _ERROR_KEYS:
+    if isinstance(body, dict) and _only_error(body):
         refused = body.get("error") or body.get("success") is False or body.get("ok") is False
         refused = refused or str(body.get("status")).lower() in {"error", "failed", "failure"}
         return _text(body.get("error") or body.get("message") or body.get("detail")) if refused else ""
     return _sentence(body if isinstance(body, str) else exchange.response if body is None else None)
+
+
+def _only_error(body: dict[str, Any]) -> bool:
+    """Whether a body holds nothing beside an error: every other value is empty, zero or false."""
+    return bool(body) and all(not found for key, found in body.items() if key not in _ERROR_KEYS)
 
 
 def hopeless_tools(exchanges: tuple[Seen, ...]) -> Iterator[tuple[Seen, str]]:

@@ -20,7 +20,8 @@ _KEY_WORDS = (
     r"could not validate credentials|token (?:has )?expired"
 )
 _MODEL_WORDS = (
-    r"the model `?(?P<what>[^`\n]{1,120}?)`? does not exist|model_not_found|model[ _]not[ _]found|unknown model|"
+    r"the model `?(?P<what>[^`\n]{1,120}?)`? does not exist|model_not_(?:found|available|supported)|"
+    r"model[ _]not[ _]found|unknown model|"
     r"invalid model(?: name)?\b|deploymentnotfound|(?:api )?deployment for this resource does not exist|no such model|"
     r"model ['\"`]?[\w./:-]+['\"`]? (?:is )?not (?:found|available|supported|served|loaded)|not a valid model|"
     r"operationnotsupported|does not work with the specified model|no endpoints found for|"
@@ -419,7 +420,7 @@ RULES: tuple[Rule, ...] = (
             r"validation errors? for \w*(?:Config|Settings|Args|DatasetConfig|ServerConfig)\b|(?:license|"
             r"domain)\b[^\n]{0,80}Input should be|Invalid (?:config|configuration)\b|ConfigError|"
             r"ValidationError: \d+ validation errors? for \w*Config|unrecognized arguments|No such option|"
-            r"NoSuchOption|invalid choice:|unknown engine argument|error: argument --",
+            r"NoSuchOption|invalid choice:|must be one of \[|unknown engine argument|error: argument --",
             sources=("log",),
             unless=r"(?:Model|Parallel|Cache|Scheduler|Vllm)Config\b|EngineArgs|max_model_len",  # the engine's own
         ),

@@ -526,7 +526,8 @@ RULES: tuple[Rule, ...] = (
             r"NCCL (?:error|watchdog|WARN)|ncclSystemError|ncclRemoteError|ncclInternalError|ncclUnhandled|"
             r"nccl\w*Error|ProcessGroupNCCL|watchdog caught collective operation timeout|"
             r"collective operation timed? ?out|CUDA error: (?!out of memory)[^\n]{0,100}|"
-            r"cuda driver version is insufficient|no cuda gpus are available|nvidia-smi has failed|NVML[^\n]{0,40}|"
+            r"cuda driver version is insufficient|nvidia driver on your system|no cuda gpus are available|"
+            r"failed to infer device type|nvidia-smi has failed|NVML[^\n]{0,40}|"
             r"\bXid\b|fallen off the bus|uncorrectable ecc|ibv_|infiniband|unable to determine the device handle"
         ),
         cause="The GPUs or the network between them failed: {what}.",

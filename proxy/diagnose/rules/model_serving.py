@@ -37,7 +37,8 @@ _START = (
     r"model architectures? \[[^\]]*\] (?:are|is) not supported|trust_remote_code|unrecognized (?:model|"
     r"configuration class)|max_model_len[^\n]{0,60}(?:greater|larger)|user-specified max_model_len|(?:tokenizer|model|"
     r"checkpoint|weights?)[^\n]{0,40}(?:could not be|cannot be|can't be|failed to|unable to)[^\n]{0,20}load|"
-    r"can't load (?:tokenizer|the model|config)|is not a (?:local folder|valid model identifier)|"
+    r"can't load (?:the )?(?:tokenizer|model|config\w*|processor|weights)|does not recognize this architecture|"
+    r"is not a (?:local folder|valid model identifier)|"
     r"safetensors[^\n]{0,30}error|tensor[- ]parallel[^\n]{0,60}divisible|total number of attention heads|"
     r"bfloat16 is only supported|unsupported dtype|unsupported quantization|flash[- ]?attn[^\n]{0,40}(?:not|error)"
 )
@@ -401,6 +402,26 @@ def _null_details(view: View) -> Iterator[Sight]:
             yield exchange_sight(view, exchange, text[:300], ", ".join(places[:4]))
 
 
+_ENGINE_SERVER = re.compile(r"apiserver|enginecore|vllm|sglang|worker_tp|\btp\d", re.IGNORECASE)
+_ENGINE_FRAME = re.compile(
+    r"File \"[^\"\n]*/(?:vllm|sglang|tensorrt_llm|lmdeploy|text_generation_server|flashinfer|xgrammar|torch)/[^\"\n]*\""
+)
+_FRAME = re.compile(r"File \"[^\"\n]+\"")
+_EXCEPTION_LINE = re.compile(r"^(?:[\w.]+\.)?[A-Z]\w*(?:Error|Exception)\b[:(]?", re.MULTILINE)
+
+
+def _engine_raised(view: View) -> Iterator[Sight]:
+    """An exception in the serving engine's own log: the last frame is in its code, or the line is its process'."""
+    for failure in view.told_failures:
+        raised = _EXCEPTION_LINE.search(failure.said) if failure.source == "log" else None
+        if raised is None or failure.recovered:
+            continue
+        frames = _FRAME.findall(failure.said)
+        if _ENGINE_FRAME.search(frames[-1]) if frames else _ENGINE_SERVER.search(failure.server):
+            last = list(_EXCEPTION_LINE.finditer(failure.said))[-1]
+            yield sight_of(failure, failure.said[last.start() :].partition("\n")[0][:200])
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="model.null_envelope",
@@ -511,7 +532,7 @@ RULES: tuple[Rule, ...] = (
         needs="The chat template's words",
         sees=both(
             said(_TEMPLATE, calls=PROVIDER, statuses=(400, 500), sources=("exchange", "result", "row")),
-            said(_TEMPLATE, calls=PROVIDER, statuses=(400, 500), sources=("log",), unless=r"nemo_gym/"),
+            said(_TEMPLATE, calls=PROVIDER, statuses=(400, 500), sources=("log",), unless=r"nemo_gym/|responses_api_"),
         ),
         cause="The model's chat template cannot render these messages: {what}.",
         next_action="Give the engine a template that takes this shape (tools, roles, arguments as objects), or change "
@@ -684,6 +705,18 @@ RULES: tuple[Rule, ...] = (
         cause="The engine's structured-output backend cannot do what was asked: {what}.",
         next_action="Choose another --structured-outputs-config.backend (auto or xgrammar) and restart the engine.",
         source="vLLM 0.32: one backend for an engine's life",
+        runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="model.engine_raised",
+        layer=Layer.MODEL_SERVING,
+        needs="An exception from the serving engine's own code or process in a log, which no other rule knows",
+        sees=_engine_raised,
+        cause="The serving engine raised: {what}.",
+        next_action="Read the engine's log up from there for its first error; look at the request that was running, "
+        "the engine's version and its flags.",
+        source="vLLM and SGLang logs name their processes; tracebacks name their packages",
+        strength=Strength.FALLBACK,
         runner_up=Layer.CONFIG,
     ),
     Rule(

@@ -23,6 +23,7 @@ from gymtap.proxy.diagnose.rule import (
     said,
     sight_of,
 )
+from gymtap.proxy.diagnose.tool_answers import hopeless_tools
 from gymtap.proxy.diagnose.transcripts import Echo, echoes
 from gymtap.schemas import Call, Layer, LeafKind, Severity
 
@@ -218,6 +219,8 @@ def _judge_swallowed(view: View) -> Iterator[Sight]:
 
 
 _BROKE = re.compile(r"judge|exception|traceback|timed? ?out|\w+Error\b|connect|unavailable|internal", re.IGNORECASE)
+_OF_THE_PROGRAM = re.compile(r"exec|compil|runtime|test|program|code|std(?:out|err)|candidate|solution", re.IGNORECASE)
+"""Fields about the program that the model wrote and the verifier ran: what it raises is its own."""
 _OF_THE_ANSWER = re.compile(r"^errors$|failure_reason|parse_|extract|format|syntax|answer", re.IGNORECASE)
 """Fields that say what is wrong with the answer, as long as they tell of nothing that broke."""
 _FAILURE_FIELD = re.compile(
@@ -236,6 +239,8 @@ def _tells_failure(body: Any) -> str | None:
     kind = body.get("failure_kind")  # then Gym's own word speaks
     for name, item in body.items():
         if kind and str(name).startswith("failure_"):
+            continue
+        if _OF_THE_PROGRAM.search(str(name)):
             continue
         told = _FAILURE_FIELD.search(str(name)) and isinstance(item, str | dict | list) and item
         if told and (not _OF_THE_ANSWER.search(str(name)) or _BROKE.search(str(item))):
@@ -379,6 +384,13 @@ def _raised_told(view: View) -> Iterator[Sight]:
         told = failure.source in {"result", "row"} and failure.call is Call.OTHER
         if told and leaf is not None and leaf.kind is LeafKind.EXCEPTION:
             yield sight_of(failure, leaf.message[:160])
+
+
+def _told_no_session(view: View) -> Iterator[Sight]:
+    """A tool that answers 200 and tells of nothing but a session that it does not have."""
+    for exchange, text in hopeless_tools(view.material.exchanges):
+        if re.search(NO_SESSION, text, re.IGNORECASE):
+            yield exchange_sight(view, exchange, text[:200], exchange.path)
 
 
 def _seed_missing(view: View) -> Iterator[Sight]:
@@ -653,7 +665,7 @@ RULES: tuple[Rule, ...] = (
         id="verifier.session_unknown",
         layer=Layer.VERIFIER_RUNTIME,
         needs="Words that a session is not known",
-        sees=_seed_missing,
+        sees=both(_seed_missing, _told_no_session),
         cause="The resources server does not know the session of {what}: seed_session, the cookie or the worker is "
         "another one.",
         next_action="See whether seed_session ran for this row and whether its cookie came along; use one worker for "
