@@ -32,6 +32,7 @@ from mitmproxy.proxy import mode_servers, mode_specs
 from gymtap.proxy.core.errors import GymtapError, ListenError, UsageError
 from gymtap.proxy.core.events import Unparsed
 from gymtap.proxy.mitm.bridge import Bridge
+from gymtap.proxy.mitm.layers import whole_layers
 from gymtap.proxy.mitm.local import check_local, redirector_runs
 from gymtap.proxy.mitm.settings import MitmSettings, default_confdir
 from gymtap.proxy.mitm.trust import BUNDLE, write_bundle
@@ -143,7 +144,8 @@ class MitmEngine:
         _LOG.addHandler(errors)
         watching = asyncio.create_task(self._watch_redirector())
         try:
-            await master.run()
+            with whole_layers():
+                await master.run()
         finally:
             watching.cancel()
             _LOG.removeHandler(errors)

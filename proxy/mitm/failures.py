@@ -9,6 +9,7 @@ from gymtap.schemas import TransportError, TransportErrorKind
 
 _KINDS: tuple[tuple[str, TransportErrorKind], ...] = (
     (r"client (?:disconnected|closed)|by client|stream reset by client", TransportErrorKind.CLIENT_GONE),
+    (r"reset by server", TransportErrorKind.RESET),  # before the words of its reason
     (r"tls|certificate|handshake|ssl", TransportErrorKind.TLS),
     (r"refused|connect call failed|connection killed", TransportErrorKind.REFUSED),
     (r"name or service|getaddrinfo|unreachable|no route|nodename|resolution", TransportErrorKind.UNREACHABLE),

@@ -12,6 +12,7 @@ from typing import Any
 
 import h2.config
 import h2.connection
+import h2.errors
 import h2.events
 import pytest
 from aiohttp import WSMsgType, web
@@ -207,11 +208,12 @@ async def upstream(certificate: Certificate) -> AsyncIterator[Upstream]:
 
 
 class _Http2(asyncio.Protocol):
-    """As much of an HTTP/2 server as echoing takes."""
+    """As much of an HTTP/2 server as echoing takes; `/reset` resets the stream, `/trailers` ends with some."""
 
     def __init__(self) -> None:
         self._state = h2.connection.H2Connection(h2.config.H2Configuration(client_side=False))
         self._bodies: dict[int, bytes] = {}
+        self._paths: dict[int, bytes] = {}
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
@@ -223,6 +225,7 @@ class _Http2(asyncio.Protocol):
         for event in self._state.receive_data(data):
             if isinstance(event, h2.events.RequestReceived):
                 self._bodies[event.stream_id] = b""
+                self._paths[event.stream_id] = dict(event.headers)[b":path"]
             elif isinstance(event, h2.events.DataReceived):
                 self._bodies[event.stream_id] += event.data
                 self._state.acknowledge_received_data(event.flow_controlled_length, event.stream_id)
@@ -231,8 +234,14 @@ class _Http2(asyncio.Protocol):
         self._transport.write(self._state.data_to_send())
 
     def _answer(self, stream: int) -> None:
+        if self._paths[stream] == b"/reset":
+            self._state.reset_stream(stream, h2.errors.ErrorCodes.REFUSED_STREAM)
+            return
+        trailers = self._paths[stream] == b"/trailers"
         self._state.send_headers(stream, [(":status", "200"), ("content-type", "text/plain")])
-        self._state.send_data(stream, self._bodies.pop(stream), end_stream=True)
+        self._state.send_data(stream, self._bodies.pop(stream), end_stream=not trailers)
+        if trailers:
+            self._state.send_headers(stream, [("x-sum", "1")], end_stream=True)
 
 
 @pytest.fixture
