@@ -281,6 +281,8 @@ def _soft(exchange: Seen) -> str | None:
     body = exchange.response_json
     if not isinstance(body, dict) or exchange.call not in {Call.SEED_SESSION, Call.VERIFY, Call.CLOSE_SESSION}:
         return None
+    if exchange.call is Call.VERIFY and isinstance(body.get("reward"), int | float):
+        return None  # then its `status` and `success` are the verdict
     refused = body.get("ok") is False or body.get("success") is False or body.get("status") in {"error", "failed"}
     if not refused and not (body.get("error") and "reward" not in body):
         return None

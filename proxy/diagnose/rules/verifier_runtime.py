@@ -424,9 +424,15 @@ def _typed_failure(view: View) -> Iterator[Sight]:
         if (
             exchange.status == 200
             and exchange.unwrapped.leaf.kind is LeafKind.FAILURE
+            and not _only_a_reason(exchange.response_json)
             and exchange.call in {Call.RUN, Call.VERIFY, Call.AGENT_SESSION}
         ):
             yield exchange_sight(view, exchange, _leaf(exchange), _leaf(exchange))
+
+
+def _only_a_reason(body: Any) -> bool:
+    """Whether a body has a reward and a reason for it, and no kind of failure: then the reason is the verdict's."""
+    return isinstance(body, dict) and "reward" in body and not body.get("failure") and not body.get("failure_kind")
 
 
 def _tool_raised(view: View) -> Iterator[Sight]:
