@@ -21,13 +21,15 @@ from gymtap.proxy.core.errors import ListenError
 
 HOST = "127.0.0.1"
 COOKIE = "gymtap_token"
+_PAGE = Path(__file__).parent / "web_page"
+"""textual-serve's own page asks a server elsewhere for a font, and gets no keys before a click."""
 
 
 class GuardedServer(Server):
     """textual-serve's server with a lock on the door."""
 
     def __init__(self, command: str, port: int, token: str) -> None:
-        super().__init__(command, host=HOST, port=port, title="gymtap")
+        super().__init__(command, host=HOST, port=port, title="gymtap", templates_path=_PAGE)
         self._token = token
 
     async def _make_app(self) -> web.Application:
