@@ -1,7 +1,8 @@
 """HAR 1.2 (W3C draft of 2012-08-14), entry by entry, so that its length costs no memory.
 
 Bodies are there whole, whatever their size, as text or base64. What HAR has no field for stands in `_gymtap`, as its
-rules for custom fields ask; what is missing is said in `comment`.
+rules for custom fields ask; what is missing is said in `comment`. `_resourceType` and `_webSocketMessages` are
+Chromium's, whose devtools show them.
 """
 
 import base64
@@ -17,6 +18,8 @@ from gymtap.proxy.core.recorded import Kept
 from gymtap.schemas import Body, Exchange, Headers, State
 
 _UNKNOWN = -1
+_SWITCHING = 101
+_TEXT_FRAME, _BINARY_FRAME = 1, 2
 
 
 def har(chosen: Iterable[Kept], version: str) -> Iterator[bytes]:
@@ -39,10 +42,43 @@ def entry(kept: Kept) -> dict[str, Any]:
         "response": _response(kept),
         "cache": {},
         "timings": _timings(exchange),
+        "_resourceType": "fetch",
         "_gymtap": _ours(exchange),
     }
+    messages = _messages(kept)
+    if messages is not None:
+        said |= {"_resourceType": "websocket", "_webSocketMessages": messages}
+        said["request"].pop("postData", None)
+        said["response"]["content"].pop("text", None)
     missing = _missing(exchange, kept)
     return said | ({"comment": missing} if missing else {})
+
+
+def _messages(kept: Kept) -> list[dict[str, Any]] | None:
+    """A WebSocket's messages by time, as Chromium writes them; None where it is no WebSocket."""
+    asked, answer = kept.exchange.request, kept.exchange.response
+    upgrades = any(name.lower() == "upgrade" and value.lower() == "websocket" for name, value in asked.headers)
+    if not upgrades or answer is None or answer.status != _SWITCHING:
+        return None
+    try:
+        sent, received = _lines("send", kept.request_body), _lines("receive", kept.response_body)
+    except (orjson.JSONDecodeError, KeyError, TypeError):
+        return None  # of a body that is not whole: it stays one
+    return sorted(sent + received, key=lambda message: message["time"])
+
+
+def _lines(kind: str, body: bytes | None) -> list[dict[str, Any]]:
+    """The messages of one side, of which the tap keeps a JSON line each."""
+    said = [orjson.loads(line) for line in (body or b"").splitlines()]
+    return [
+        {"type": kind, "time": one["at_ns"] // 1000 / 1e6}
+        | (
+            {"opcode": _TEXT_FRAME, "data": one["text"]}
+            if "text" in one
+            else {"opcode": _BINARY_FRAME, "data": one["base64"]}
+        )
+        for one in said
+    ]
 
 
 def _request(kept: Kept) -> dict[str, Any]:

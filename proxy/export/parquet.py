@@ -13,7 +13,7 @@ from gymtap.proxy.core.recorded import Kept
 from gymtap.proxy.export.har import url
 from gymtap.schemas import Headers
 
-GROUP_BYTES = 32 * 2**20
+GROUP_BYTES = 16 * 2**20
 GROUP_ROWS = 10_000
 
 

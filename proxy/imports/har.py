@@ -1,7 +1,7 @@
 """HAR 1.2, as browsers, mitmproxy and we ourselves write it: each entry becomes an exchange, seen anew by the addons.
 
 The servers are the origins of the URLs, unless an entry of our own names one. Bodies are there decoded, whatever their
-headers say.
+headers say. A WebSocket's messages become its bodies, as when a tap records one.
 """
 
 import base64
@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import orjson
 from pydantic import AwareDatetime, Field
 
 from gymtap.proxy.core.recorded import LeftOut, Recorded, Recording
@@ -28,6 +29,8 @@ from gymtap.proxy.imports.fields import (
 from gymtap.proxy.imports.json_stream import Scanner, StreamError
 from gymtap.proxy.imports.transport import transport_error
 from gymtap.schemas import Server, ServerKind
+
+_TEXT_FRAME = 1
 
 
 class _Pair(Fields):
@@ -77,6 +80,20 @@ class _Ours(Fields):
     started_ns: int | None = None
 
 
+class _Message(Fields):
+    """A WebSocket's, as Chromium writes it: `time` in seconds since the epoch, binary data in base64."""
+
+    type: str
+    time: float
+    opcode: int = 1
+    data: str = ""
+
+    def line(self) -> bytes:
+        """As a tap keeps it, in the body of the side that sent it."""
+        kind = ("text", "text") if self.opcode == _TEXT_FRAME else ("binary", "base64")
+        return orjson.dumps({"at_ns": round(self.time * 1e6) * 1000, "type": kind[0], kind[1]: self.data}) + b"\n"
+
+
 class _Entry(Fields):
     started: AwareDatetime = Field(alias="startedDateTime")
     time: float | None = None
@@ -84,6 +101,7 @@ class _Entry(Fields):
     response: _Response
     timings: _Timings | None = None
     ours: _Ours | None = Field(default=None, alias="_gymtap")
+    messages: tuple[_Message, ...] = Field(default=(), alias="_webSocketMessages")
 
 
 def read_har(file: Path) -> Iterator[Recording]:
@@ -122,18 +140,22 @@ def _recorded(entry: _Entry, place: str) -> Recorded:
         started_ns=started_ns,
         http_version=entry.request.version.rpartition("/")[2] or "1.1",
         request_headers=raw_headers((pair.name, pair.value) for pair in entry.request.headers),
-        request_body=_body(entry.request.body, place),
+        request_body=_said(entry, "send") or _body(entry.request.body, place),
         request_done_ns=_after(started_ns, sent_ms),
         status=entry.response.status if answered else None,
         reason=entry.response.reason if answered else "",
         response_headers=raw_headers((pair.name, pair.value) for pair in entry.response.headers),
-        response_body=_body(entry.response.content, place),
+        response_body=_said(entry, "receive") or _body(entry.response.content, place),
         first_byte_ns=_after(started_ns, first_ms),
         ended_ns=_after(started_ns, entry.time if entry.time is not None and entry.time >= 0 else first_ms or 0.0),
         error=transport_error(entry.response.error),
         key=ours.id,
         parent=ours.parent,
     )
+
+
+def _said(entry: _Entry, kind: str) -> bytes:
+    return b"".join(message.line() for message in entry.messages if message.type == kind)
 
 
 def _server(ours: _Ours, url: str) -> Server:

@@ -13,6 +13,7 @@ from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.diagnose import diagnose, from_case
 from gymtap.proxy.diagnose.capture import diagnose_row, material_of
 from gymtap.proxy.export import Chosen, Wanted
+from gymtap.proxy.export.har import entry
 from gymtap.proxy.export.lines import exchange_lines
 from gymtap.proxy.imports import import_files, read
 from gymtap.proxy.store import Capture
@@ -349,10 +350,31 @@ class TestHar:
         assert capture.body(response.body) == b"slow!"
         assert capture.servers()[0].upstream == "https://api.example.com"
 
+    def test_a_websocket(self, tmp_path: Path) -> None:
+        """Its messages become the bodies, as live, and go out as they came."""
+        messages = [
+            {"type": "send", "time": 1_796_005_754.5, "opcode": 1, "data": "h\u00e9"},
+            {"type": "receive", "time": 1_796_005_754.75, "opcode": 2, "data": "/w=="},
+        ]
+        upgrade = [{"name": "Upgrade", "value": "websocket"}]
+        socket = {
+            "request": {"method": "GET", "url": "wss://x.example/ws", "headers": upgrade},
+            "response": {"status": 101, "headers": upgrade, "content": {"size": 0}},
+            "_webSocketMessages": messages,
+        }
+        file = written(tmp_path, "a.har", {"log": {"entries": [HAR_ENTRY | socket]}})
+        (kept,) = Chosen(imported(tmp_path, file), Wanted())
+        assert json.loads(kept.request_body or b"") == {
+            "at_ns": 1_796_005_754_500_000_000,
+            "type": "text",
+            "text": "hé",
+        }
+        assert entry(kept)["_webSocketMessages"] == messages
+
     def test_no_answer(self, tmp_path: Path) -> None:
         """Status 0 is a browser's word for no answer; `_error` says why."""
-        entry = HAR_ENTRY | {"response": {"status": 0, "_error": "net::ERR_CONNECTION_REFUSED"}}
-        (found,) = imported(tmp_path, written(tmp_path, "a.har", {"log": {"entries": [entry]}})).exchanges()
+        refused = HAR_ENTRY | {"response": {"status": 0, "_error": "net::ERR_CONNECTION_REFUSED"}}
+        (found,) = imported(tmp_path, written(tmp_path, "a.har", {"log": {"entries": [refused]}})).exchanges()
         assert found.response is None
         assert found.error is not None
         assert found.error.kind is TransportErrorKind.REFUSED
