@@ -219,7 +219,7 @@ def _draw_finding(console: Any, found: dict[str, Any]) -> None:
 
 
 def _install(
-    version: Annotated[str, typer.Argument(metavar="[VLLM]", help="The vLLM release whose engines to get.")] = "0.32",
+    version: Annotated[str, typer.Argument(metavar="VLLM", help="The vLLM release whose engines to get.")] = "0.32",
 ) -> None:
     """Install the engines of a vLLM release, without torch, apart from this environment."""
     from gymtap.proxy.check.engines import install  # noqa: PLC0415 - quick `--help`

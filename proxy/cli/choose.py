@@ -18,7 +18,12 @@ _GAPS_TOLD = 3
 
 
 def open_capture(name: str | None, *, quiet: bool = False) -> Capture:
-    """The capture of that path or name, or the newest. Raises CaptureError. `quiet` says nothing on stderr."""
+    """The capture of that path or name, or the newest. `quiet` says nothing on stderr.
+
+    Raises CaptureError, and UsageError for an empty name, as a shell's unset variable gives: `.` is not meant.
+    """
+    if name is not None and not name.strip():
+        raise UsageError("the capture's name is empty", "leave it out for the newest; `gymtap captures` lists them")
     capture = Capture(resolve(name))
     if not quiet:
         if name is None:
@@ -48,4 +53,5 @@ def parse_row(label: str) -> RowKey:
     try:
         return RowKey.parse(label)
     except ValueError as error:
-        raise UsageError(str(error), "an exchange's id, as in a42, works too") from error
+        hint = "an exchange's id, as in a42, works too; a capture is named with -c"
+        raise UsageError(str(error), hint) from error

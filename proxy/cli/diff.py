@@ -27,7 +27,7 @@ def _diff(
     before: Annotated[str, typer.Argument(metavar="A", help="A row (12.3) or an exchange (a42).")],
     after: Annotated[
         str | None,
-        typer.Argument(metavar="[B]", help="Another one. Without it, A is compared with its original."),
+        typer.Argument(metavar="B", help="Another one. Without it, A is compared with its original."),
     ] = None,
     *,
     capture: CaptureOption = None,

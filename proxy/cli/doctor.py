@@ -27,7 +27,7 @@ def register(app: typer.Typer) -> None:
 def _doctor(
     capture: Annotated[
         str | None,
-        typer.Argument(metavar="[CAPTURE]", help="A capture's path or name; the newest if nothing else is given."),
+        typer.Argument(metavar="CAPTURE", help="A capture's path or name; the newest if nothing else is given."),
     ] = None,
     *,
     output: Annotated[

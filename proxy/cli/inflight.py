@@ -122,5 +122,6 @@ def _draw(live: bool, waiting: "list[Wait]", found: "list[Alarm]") -> None:
     if len(waiting) > _SHOWN:
         screen.note(f"… and {len(waiting) - _SHOWN:,} more: --json has them")
     rows_waiting = len({wait.row for wait in waiting if wait.row})
-    about = "" if live else ": its tap has ended; this is what it left open"
+    left = "this is what it left open" if waiting else "it left nothing open"
+    about = "" if live else f": its tap has ended; {left}"
     screen.note(f"{counted(len(waiting), 'call')} open, {counted(rows_waiting, 'row')} waiting{about}")

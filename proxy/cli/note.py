@@ -19,7 +19,7 @@ def register(app: typer.Typer) -> None:
 
 def _note(
     name: Annotated[
-        str | None, typer.Argument(metavar="[ROW|EXCHANGE]", help="A row (12.3) or an exchange (a42); all if left out.")
+        str | None, typer.Argument(metavar="ROW|EXCHANGE", help="A row (12.3) or an exchange (a42); all if left out.")
     ] = None,
     *,
     mark: Annotated[bool | None, typer.Option("--mark/--unmark", help="Mark it, or take its mark away.")] = None,

@@ -6,7 +6,8 @@ from typing import Annotated
 import typer
 
 CaptureArgument = Annotated[
-    str | None, typer.Argument(metavar="[CAPTURE]", help="A capture's path or name; the newest if left out.")
+    str | None,
+    typer.Argument(metavar="CAPTURE", help="A capture's path or name, with or without -c; the newest if left out."),
 ]
 CaptureOption = Annotated[
     str | None,

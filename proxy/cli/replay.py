@@ -24,7 +24,7 @@ def register(app: typer.Typer) -> None:
 def _replay(
     what: Annotated[
         str | None,
-        typer.Argument(metavar="[ROW|EXCHANGE|BUNDLE]", help="A row (12.3), an exchange (a42), or a bundle's file."),
+        typer.Argument(metavar="ROW|EXCHANGE|BUNDLE", help="A row (12.3), an exchange (a42), or a bundle's file."),
     ] = None,
     *,
     start: Annotated[

@@ -17,7 +17,7 @@ def register(app: typer.Typer) -> None:
 
 def _serve(
     captures: Annotated[
-        list[str] | None, typer.Argument(metavar="[CAPTURE]...", help="Captures beside those in the captures' folder.")
+        list[str] | None, typer.Argument(metavar="CAPTURE", help="Captures beside those in the captures' folder.")
     ] = None,
     *,
     port: Annotated[int, typer.Option(min=0, max=65535, help="The port on loopback; any free one by default.")] = 0,

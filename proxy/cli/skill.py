@@ -15,7 +15,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _skill(
-    name: Annotated[str | None, typer.Argument(metavar="[NAME]", help="A page; the guide itself if left out.")] = None,
+    name: Annotated[str | None, typer.Argument(metavar="NAME", help="A page; the guide itself if left out.")] = None,
     *,
     listed: Annotated[bool, typer.Option("--list", help="List the pages.")] = False,
     install: Annotated[

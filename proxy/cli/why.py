@@ -29,9 +29,7 @@ def register(app: typer.Typer) -> None:
 def _why(
     what: Annotated[
         str | None,
-        typer.Argument(
-            metavar="[ROW|EXCHANGE]", help="A row, or an exchange in one; the first failed row if left out."
-        ),
+        typer.Argument(metavar="ROW|EXCHANGE", help="A row, or an exchange in one; the first failed row if left out."),
     ] = None,
     *,
     capture: CaptureOption = None,

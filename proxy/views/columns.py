@@ -1,10 +1,11 @@
 """Cells in columns: the one layout of every table and tree, with a heading, and nothing behind the last cell.
 
-One column gives way when the width does not suffice, and shows an ellipsis there; the others are never cut
-while it still has room. Lines without columns may stand between, over the whole width.
+Where the width does not suffice, some columns give way, down to their least, and show an ellipsis there; before they
+would have to go below it, columns that can be spared are left out. Only then is a line cut. Lines without columns may
+stand between, over the whole width.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -15,11 +16,15 @@ _GAP = "  "
 
 @dataclass(frozen=True)
 class Column:
-    """`right`: figures stand to the right. `least`: it gives way, down to so many cells; None never does."""
+    """`right`: figures stand to the right. `least`: it gives way, down to so many cells; None never does.
+
+    `spare`: it can be left out, the highest first; 0 never is.
+    """
 
     heading: str
     right: bool = False
     least: int | None = None
+    spare: int = 0
 
 
 @dataclass(frozen=True)
@@ -49,31 +54,48 @@ class Columns:
             else:
                 yield self._line(line, widths)
 
-    def _widths(self, available: int) -> list[int]:
+    def _widths(self, available: int) -> dict[int, int]:
+        """The columns that are shown, by number, and how wide each is."""
         cells = [line for line in self.lines if not isinstance(line, Across)]
-        widths = [
-            max(len(column.heading), *(line[number].cell_len for line in cells), 0)
+        widths = {
+            number: max(len(column.heading), *(line[number].cell_len for line in cells), 0)
             for number, column in enumerate(self.columns)
-        ]
-        missing = sum(widths) + len(_GAP) * (len(widths) - 1) - available
-        for number, column in enumerate(self.columns):
-            if column.least is not None and missing > 0:
-                kept = max(widths[number] - missing, min(column.least, widths[number]))
-                missing -= widths[number] - kept
-                widths[number] = kept
+        }
+        self._leave_out(widths, available)
+        missing = _total(widths.values()) - available
+        for number, width in widths.items():
+            given = min(width - self._least(number, widths), max(missing, 0))
+            missing -= given
+            widths[number] = width - given
         return widths
 
-    def _line(self, cells: Sequence[Text], widths: list[int]) -> Text:
+    def _least(self, number: int, widths: Mapping[int, int]) -> int:
+        least = self.columns[number].least
+        return widths[number] if least is None else min(least, widths[number])
+
+    def _leave_out(self, widths: dict[int, int], available: int) -> None:
+        spare = [number for number, column in enumerate(self.columns) if column.spare]
+        for number in sorted(spare, key=lambda number: -self.columns[number].spare):
+            if _total(self._least(other, widths) for other in widths) <= available:
+                return
+            del widths[number]
+
+    def _line(self, cells: Sequence[Text], widths: Mapping[int, int]) -> Text:
         line = Text(no_wrap=True, overflow="ellipsis")
-        for number, (cell, column, width) in enumerate(zip(cells, self.columns, widths, strict=True)):
-            fitted = cell.copy()
+        for place, (number, width) in enumerate(widths.items()):
+            fitted = cells[number].copy()
             fitted.truncate(width, overflow="ellipsis")
             padding = Text(" " * (width - fitted.cell_len))
-            line.append(_GAP if number else "")
-            for part in (padding, fitted) if column.right else (fitted, padding):
+            line.append(_GAP if place else "")
+            for part in (padding, fitted) if self.columns[number].right else (fitted, padding):
                 line.append_text(part)
         line.rstrip()
         return line
+
+
+def _total(widths: Iterable[int]) -> int:
+    """The width of a line, with what is between its columns."""
+    return sum(width + len(_GAP) for width in widths) - len(_GAP)
 
 
 def _wrapped(across: Across, console: Console, available: int) -> Iterator[Text]:

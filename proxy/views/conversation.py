@@ -63,7 +63,8 @@ def _turn(part: str, item: Any) -> Iterator[Turn]:
         case "function_call_output":
             yield Turn(part, "tool", _text(item.get("output")))
         case "reasoning":
-            yield Turn(part, "reasoning", _text(item.get("summary") or item.get("content")))
+            told = (_text(item.get(name)) for name in ("summary", "content") if item.get(name))
+            yield Turn(part, "reasoning", "\n".join(told))
         case _:
             yield from _message(part, item)
 

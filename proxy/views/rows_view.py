@@ -1,6 +1,6 @@
 """Draws tables of rows and of captures: one line each, figures to the right, what went wrong last.
 
-The last column takes what is left of the width; elsewhere nothing is cut.
+The last column takes what is left of the width, and on a narrow terminal figures make room for it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,13 +23,14 @@ def rows_table(rows: Sequence[Row], now_ns: int, findings: Mapping[RowKey, int] 
     `findings` is how many error findings a row's exchanges have; without any there is no such column.
     """
     agents = len({row.key.agent for row in rows}) > 1
-    figures = [Column(heading, right=True) for heading in ("time", "status", "reward", "calls", "failed")]
+    spare = {"time": 2, "status": 0, "reward": 0, "calls": 5, "failed": 3}
+    figures = [Column(heading, right=True, spare=order) for heading, order in spare.items()]
     columns = [Column("row"), Column("state"), *figures]
     checked = any(row.key in findings for row in rows)
-    columns += [Column("findings", right=True)] if checked else []
-    columns += [Column("agent")] if agents else []
+    columns += [Column("findings", right=True, spare=4)] if checked else []
+    columns += [Column("agent", spare=1)] if agents else []
     lines = [_row_cells(row, now_ns, agents, findings.get(row.key, 0) if checked else None) for row in rows]
-    return Columns([*columns, Column("error", least=8)], lines)
+    return Columns([*columns, Column("error", least=24)], lines)
 
 
 def _row_cells(row: Row, now_ns: int, agents: bool, findings: int | None) -> list[Text]:
@@ -58,8 +59,10 @@ def rows_summary(rows: Sequence[Row]) -> str:
 
 def captures_table(captures: Sequence[CaptureInfo], now_ns: int) -> Columns:
     """The newest first, as given; the command last."""
-    figures = [Column(heading, right=True) for heading in ("length", "rows", "failed", "exchanges", "size")]
-    columns = [Column("capture"), Column("started (UTC)"), *figures, Column("state"), Column("command", least=8)]
+    spare = {"length": 2, "rows": 0, "failed": 0, "exchanges": 3, "size": 4}
+    figures = [Column(heading, right=True, spare=order) for heading, order in spare.items()]
+    started, command = Column("started (UTC)", spare=1), Column("command", least=12)
+    columns = [Column("capture"), started, *figures, Column("state"), command]
     return Columns(columns, [_capture_cells(info, now_ns) for info in captures])
 
 

@@ -18,11 +18,11 @@ from gymtap.proxy.views.words import age_ms, call_name, counted, doubt, duration
 from gymtap.schemas import ROWLESS_CALLS, Exchange, Finding, Row, RowState, Severity, State
 
 _COLUMNS = (
-    Column("call", least=16),
+    Column("call", least=32),
     Column("status", right=True),
-    Column("time", right=True),
-    Column("sent", right=True),
-    Column("received", right=True),
+    Column("time", right=True, spare=1),
+    Column("sent", right=True, spare=3),
+    Column("received", right=True, spare=2),
     Column("id"),
 )
 _FINDINGS_TOLD = 3

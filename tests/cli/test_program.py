@@ -1,6 +1,7 @@
 """The command as people start it: a process of its own, with pipes, colours, widths and signals."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -10,6 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
+from typer.core import TyperGroup
 
 from gymtap.proxy.cli import program
 from gymtap.proxy.cli.program import execute
@@ -33,7 +36,7 @@ def _environ(**added: str) -> dict[str, str]:
 def test_no_command_is_a_question_for_help() -> None:
     asked = _run()
     assert asked.returncode == 0
-    assert "Commands:" in asked.stdout
+    assert "What happened:" in asked.stdout
     assert asked.stdout == _run("--help").stdout
 
 
@@ -140,7 +143,7 @@ def test_an_unexpected_error_hides_its_traceback_until_it_is_asked_for(
             app.command("broken")(command)
             app.command("other")(lambda: None)
 
-    monkeypatch.setattr(program, "_COMMANDS", (Broken,))
+    monkeypatch.setattr(program, "_COMMANDS", {"Why": (Broken,)})
     assert execute(["broken"]) == 1
     quiet = capsys.readouterr().err
     assert quiet == "gymtap: RuntimeError: the moon is down\n  run again with --verbose for the traceback\n"
@@ -155,7 +158,44 @@ def test_what_run_wraps_keeps_its_own_verbose() -> None:
     assert taken(["run", "gym", "--verbose"]) == (["run", "gym", "--verbose"], False)
 
 
-def test_the_list_of_commands_is_never_cut() -> None:
-    listed = _run("--help", COLUMNS="60").stdout.partition("Commands:")[2]
+def test_the_list_of_commands_is_whole_and_never_cut() -> None:
+    """Every command stands in one section, in our order."""
+    listed = _run("--help", COLUMNS="60").stdout.partition("Record:")[2]
     assert "..." not in listed
-    assert "tail" in listed
+    known = typer.main.get_command(program.program())
+    assert isinstance(known, TyperGroup)
+    shown = [line.split()[0] for line in listed.splitlines() if re.match(r"  \S", line)]
+    assert sorted(shown) == sorted(known.commands)
+    assert shown[:2] == ["demo", "run"]
+
+
+@pytest.mark.parametrize("given", [["-c", "{}"], ["--capture", "{}"], ["--capture={}"], ["{}"]])
+def test_a_capture_may_be_named_the_same_way_everywhere(given, tmp_path) -> None:
+    """With -c, also where its place would say what it is."""
+    arguments = [part.format(tmp_path) for part in given]
+    told = _run("rows", *arguments, "--failed")
+    assert (told.returncode, told.stdout) == (3, "")
+    assert f"{tmp_path}: not a capture" in told.stderr
+
+
+def test_an_option_that_names_no_capture_is_not_the_newest() -> None:
+    """Nor is an empty name, which a shell makes of an unset variable."""
+    assert _run("rows", "--failed", "-c").returncode == 2
+    assert "name is empty" in _run("tree", "2.0", "-c", "").stderr
+
+
+@pytest.mark.parametrize("stream", ["stdout", "stderr"])
+def test_a_stream_that_was_closed_is_no_error(stream, tmp_path) -> None:
+    command = f"{sys.executable} -m gymtap captures {'>&-' if stream == 'stdout' else '2>&-'}"
+    ended = subprocess.run(["bash", "-c", command], env={**os.environ, "GYMTAP_HOME": str(tmp_path)}, check=False)
+    assert ended.returncode == 0
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs Linux's /dev/full")
+def test_output_that_cannot_be_written_is_one_line_in_the_systems_words() -> None:
+    with Path("/dev/full").open("w", encoding="utf-8") as full:
+        ended = subprocess.run(
+            [sys.executable, "-m", "gymtap", "--help"], stdout=full, stderr=subprocess.PIPE, text=True, check=False
+        )
+    assert ended.returncode == 1
+    assert ended.stderr.startswith("gymtap: No space left on device\n")

@@ -33,3 +33,15 @@ def test_wide_characters_take_two_cells() -> None:
 def test_a_text_across_is_wrapped_behind_its_guide() -> None:
     lines = [[Text("a"), Text("1"), Text("x")], Across(Text("one two three four"), "│ ")]
     assert _drawn(Columns(_COLUMNS, lines), 12)[2:] == ["│ one two", "│ three four"]
+
+
+def test_columns_that_can_be_spared_make_room() -> None:
+    """The highest first, and only where another would have to go below its least."""
+    columns = Columns(
+        (Column("name", least=9), Column("n", spare=1), Column("size", spare=2)),
+        [[Text("long name that gives"), Text("1"), Text("5 kB")]],
+    )
+    assert _drawn(columns, 18) == ["name       n  size", "long nam…  1  5 kB"]
+    assert _drawn(columns, 17) == ["name            n", "long name tha…  1"]
+    assert _drawn(columns, 11) == ["name", "long name …"]
+    assert _drawn(columns, 5) == ["name", "long…"]
