@@ -40,5 +40,7 @@ def _tui(
 
     ended = GymtapTui(path)
     ended.run()
+    if ended.crash is not None:
+        raise ended.crash
     if ended.return_code:
         raise typer.Exit(ended.return_code)

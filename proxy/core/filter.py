@@ -15,6 +15,7 @@ import re
 import unicodedata
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 from gymtap.proxy.core.errors import UsageError
@@ -48,6 +49,10 @@ class Subject(Protocol):
     def exchanges(self) -> int: ...  # noqa: D102  # as Row.exchanges
     @property
     def failed(self) -> int: ...  # noqa: D102  # as Row.failed_exchanges
+    @property
+    def began_ns(self) -> int: ...  # noqa: D102  # as Row.started_ns
+    @property
+    def open_at(self) -> Collection[str]: ...  # noqa: D102  # calls and server kinds that are open now
     @property
     def failed_at(self) -> Collection[str]: ...  # noqa: D102  # calls and server kinds that failed
     @property
@@ -93,6 +98,8 @@ FIELDS: Mapping[str, str] = {
     "layer": "the failing layer: infra, model_serving, config, …; none for a healthy row",
     "cause": "a cause's fingerprint",
     "boundary": "a call or a server kind with a failed exchange: verify, provider, tool, …",
+    "open": "a call or a server kind with an exchange that is open now",
+    "began": "when it began, in UTC: 2026-01-31T12:00, 2026-01-31T12:00:03.5",
     "dur": "how long it took: 500ms, 2s, 1.5m, 1h",
     "hops": "how many exchanges it has",
     "failed": "how many of them failed",
@@ -107,6 +114,8 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)?")
 _UNIT_MS = {"ms": 1.0, "s": 1000.0, "m": 60_000.0, "h": 3_600_000.0, None: 1000.0}
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 _RANGE = re.compile(r"(\d+)-(\d+)")
+_INSTANT = re.compile(r"(\d{4}-\d\d-\d\d(?:T\d\d:\d\d(?::\d\d)?)?)(?:\.(\d{1,9}))?Z?")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STATUS_CLASS = re.compile(r"([1-9])xx", re.IGNORECASE)
 
 _COMPARES: Mapping[str, Callable[[float, float], bool]] = {
@@ -125,6 +134,7 @@ _NUMBERS: Mapping[str, Callable[[Subject], float | None]] = {
     "run": lambda row: row.run,
     "status": lambda row: row.status,
     "reward": lambda row: row.reward,
+    "began": lambda row: row.began_ns,
     "dur": lambda row: row.duration_ms,
     "hops": lambda row: row.exchanges,
     "failed": lambda row: row.failed,
@@ -137,10 +147,12 @@ _WORDS: Mapping[str, Callable[[Subject], str | None]] = {
     "cause": lambda row: row.cause,
 }
 
+_BOUNDARIES = tuple(dict.fromkeys([*map(str, Call), *map(str, ServerKind)]))
 _KNOWN: Mapping[str, tuple[str, ...]] = {
     "state": tuple(RowState),
     "layer": tuple(Layer),
-    "boundary": tuple(dict.fromkeys([*map(str, Call), *map(str, ServerKind)])),
+    "boundary": _BOUNDARIES,
+    "open": _BOUNDARIES,
 }
 """Fields whose values are known: another is a slip of the pen, not a filter that finds nothing."""
 
@@ -238,6 +250,8 @@ def _equal(field: str, value: str, at: int) -> Test:
         raise _Wrong(f"there is no {field} {value!r}: {', '.join(_KNOWN[field])}", at)
     if field == "boundary":
         return lambda row: value in row.failed_at
+    if field == "open":
+        return lambda row: value in row.open_at
     if field == "agent":
         part = value.casefold()
         return lambda row: row.agent is not None and part in row.agent.casefold()
@@ -283,6 +297,8 @@ def _ordered(field: str, operator: str, value: str, at: int) -> Test:
 
 
 def _amount(field: str, value: str, at: int) -> float:
+    if field == "began":
+        return _instant_ns(value, at)
     if field == "dur":
         time = _DURATION.fullmatch(value)
         if time is None:
@@ -291,6 +307,26 @@ def _amount(field: str, value: str, at: int) -> float:
     if _NUMBER.fullmatch(value) is None:
         raise _Wrong(f"{value!r} is no number", at)
     return float(value)
+
+
+def _instant_ns(value: str, at: int) -> int:
+    """Nanoseconds since the epoch."""
+    wrong = f"{value!r} is no time, as in 2026-01-31T12:00, 2026-01-31T12:00:03.5 (UTC)"
+    found = _INSTANT.fullmatch(value)
+    if found is None:
+        raise _Wrong(wrong, at)
+    try:
+        began = datetime.fromisoformat(found[1]).replace(tzinfo=UTC)
+    except ValueError:
+        raise _Wrong(wrong, at) from None
+    return int((began - _EPOCH).total_seconds()) * 10**9 + int((found[2] or "").ljust(9, "0"))
+
+
+def instant(at_ns: int) -> str:
+    """A time since the epoch as `began` reads it, to the nanosecond."""
+    seconds, rest = divmod(at_ns, 10**9)
+    fraction = f".{rest:09}".rstrip("0").rstrip(".")
+    return f"{_EPOCH + timedelta(seconds=seconds):%Y-%m-%dT%H:%M:%S}{fraction}"
 
 
 def quoted(value: str) -> str:

@@ -10,7 +10,7 @@ from functools import partial
 from gymtap.proxy.core.filter import Filter
 from gymtap.proxy.diagnose.capture import diagnose_row
 from gymtap.proxy.store import Capture, Identity, RowLine
-from gymtap.proxy.store.listed import Listed, as_row, identity_of, listed
+from gymtap.proxy.store.listed import Listed, as_row, identity_of, listed, open_at
 from gymtap.proxy.store.notes import Notes
 from gymtap.schemas import Diagnosis, RowKey, RowState
 
@@ -56,7 +56,8 @@ def listed_row(capture: Capture, key: RowKey, *, diagnosed: bool) -> Listed | No
         return None
     known = diagnosed and line.state is RowState.FAILED
     diagnosis = diagnose_row(capture, as_row(line), now_ns=time.time_ns()) if known else None
-    return Listed(line, diagnosis, Notes(capture.path))
+    is_open = open_at(capture.open_exchanges())
+    return Listed(line, diagnosis, Notes(capture.path), is_open.get(line.identity, ()))
 
 
 def _diagnoses(capture: Capture, lines: list[RowLine]) -> dict[Identity, Diagnosis]:

@@ -1,6 +1,6 @@
 """A row with what is known beside it: how it went, why, what people noted. What filters ask and lists show."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -8,7 +8,7 @@ from typing import Any
 from gymtap.proxy.store.notes import NO_NOTE, Note, Notes
 from gymtap.proxy.store.reader import Capture
 from gymtap.proxy.store.row_lines import Identity, RowLine
-from gymtap.schemas import Diagnosis, Row, RowKey, RowState
+from gymtap.schemas import Diagnosis, Exchange, Row, RowKey, RowState
 
 
 def identity_of(key: RowKey) -> Identity:
@@ -36,6 +36,7 @@ class Listed:
     line: RowLine
     diagnosis: Diagnosis | None
     notes: Notes
+    open_at: Collection[str] = ()
 
     @property
     def note(self) -> Note:
@@ -91,6 +92,10 @@ class Listed:
         return self.line.failed
 
     @property
+    def began_ns(self) -> int:  # noqa: D102
+        return self.line.started_ns
+
+    @property
     def failed_at(self) -> frozenset[str]:  # noqa: D102
         return self.line.failed_at
 
@@ -124,8 +129,17 @@ def listed(
 ) -> list[Listed]:
     """All rows of a capture, in the order in which they began. `diagnoses` brings what is known of them."""
     lines = sorted((line for piece in capture.row_lines() for line in piece), key=lambda line: line.started_ns)
-    known, notes = diagnoses(lines), Notes(capture.path)
-    return [Listed(line, known.get(line.identity), notes) for line in lines]
+    known, notes, is_open = diagnoses(lines), Notes(capture.path), open_at(capture.open_exchanges())
+    return [Listed(line, known.get(line.identity), notes, is_open.get(line.identity, ())) for line in lines]
+
+
+def open_at(exchanges: Iterable[Exchange]) -> dict[Identity, set[str]]:
+    """By row, at which calls and server kinds exchanges of it are open."""
+    found: dict[Identity, set[str]] = {}
+    for one in exchanges:
+        if one.attribution.row is not None:
+            found.setdefault(identity_of(one.attribution.row), set()).update((str(one.call), str(one.kind)))
+    return found
 
 
 def as_row(line: RowLine) -> Row:

@@ -8,9 +8,11 @@ import asyncio
 import dataclasses
 import gc
 import os
+import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -107,12 +109,29 @@ class GymtapTui(App[None]):
     def on_mount(self) -> None:
         """Show what there is while it is read."""
         sys.setswitchinterval(_SWITCH_S)  # the threads must not keep a key waiting
+        self._listen_to_signals()
         self.push_screen(Overview())
         self._read_rows()
         self._diagnose()
         self.set_interval(_BEAT_S, self._beat)
         if self.rows.notes.problem:
             self._tell_problem(self.rows.notes.problem)
+
+    def _listen_to_signals(self) -> None:
+        """Leave as with `Q` when told to end, so that the terminal is as it was; the status says by what."""
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGHUP):
+            with suppress(NotImplementedError, RuntimeError, ValueError):  # not on this platform, or in this thread
+                loop.add_signal_handler(number, partial(self.exit, return_code=128 + number))
+
+    @property
+    def crash(self) -> Exception | None:
+        """What nobody foresaw and ended it."""
+        return self._exception
+
+    def _fatal_error(self) -> None:
+        """End without textual's traceback: whoever ran it tells `crash` when the terminal is itself again."""
+        self._close_messages_no_wait()
 
     def on_unmount(self) -> None:
         """End the threads."""

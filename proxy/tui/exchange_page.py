@@ -23,6 +23,7 @@ from gymtap.proxy.tui.lines import ANY_CELLS, Lines, TextLines
 from gymtap.proxy.tui.page import Page
 from gymtap.proxy.tui.prompt import Prompt
 from gymtap.proxy.tui.reader import Reader
+from gymtap.proxy.tui.text_page import TextPage
 from gymtap.proxy.views.exchange_view import heading
 from gymtap.proxy.views.plain import printable
 from gymtap.schemas import Diagnosis, Exchange, Finding, ServerKind, State
@@ -41,13 +42,15 @@ class ExchangePage(Page):
 
     DEFAULT_CSS = """
     ExchangePage #heading { height: auto; max-height: 4; background: $boost; padding: 0 1; }
-    ExchangePage #findings { height: auto; max-height: 4; padding: 0 1; }
+    ExchangePage #findings { height: auto; max-height: 2; padding: 0 1; }
+    ExchangePage.-tall #findings { max-height: 6; }
     ExchangePage Tabs { height: 2; }
     ExchangePage ContentSwitcher { height: 1fr; padding: 0 1; }
     """
+    VERTICAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-short"), (30, "-tall")]  # noqa: RUF012  # as textual declares it
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("h,left", "tab(-1)", "Tab", key_display="h/l"),
-        Binding("l,right", "tab(1)", "Next tab", show=False),
+        Binding("l,right", "tab(1)", "Tab", show=False),
         Binding("slash", "search", "Search", key_display="/"),
         Binding("n", "again(1)", "Next hit", show=False),
         Binding("N", "again(-1)", "Previous hit", show=False),
@@ -185,7 +188,7 @@ class ExchangePage(Page):
         else:
             self._put_bytes()
 
-    def _text(self, tab: str, loaded: Loaded) -> Sequence[Text]:
+    def _text(self, tab: str, loaded: Loaded) -> Sequence[Text | tuple[Text, str | None]]:
         match tab:
             case "chat":
                 return list(texts.chat(loaded))
@@ -232,8 +235,21 @@ class ExchangePage(Page):
         return next((place for place in places if value is not NOT_JSON and _has(value, place)), None)
 
     def on_lines_chosen(self, event: Lines.Chosen) -> None:
-        """Nothing opens from here."""
+        """An event of a stream opens; nothing else does."""
         event.stop()
+        lines = event.lines
+        if self._tab == "events" and isinstance(lines, TextLines) and (number := lines.target(event.index)):
+            self._open_event(int(number))
+
+    def _open_event(self, number: int) -> None:
+        response = self._loaded.response if self._loaded else None
+        if response is not None:
+            lines = list(texts.event(response, number))
+
+            async def read() -> list[Text]:
+                return lines
+
+            self.tui.push_screen(TextPage(f"event {number:,} of {self._exchange}", read))
 
     # Searching
 
@@ -247,9 +263,18 @@ class ExchangePage(Page):
 
     def action_again(self, by: int) -> None:
         """To the next place."""
-        pane = self.query_one(f"#{self.query_one(ContentSwitcher).current}", Lines)
         if self._search:
-            self._look(pane, self._search, by)
+            self._look(self._searched(), self._search, by)
+
+    def _searched(self) -> Lines:
+        """What is shown; for a body that is too large for its tab, where all of it is: Raw."""
+        tab = self._tab
+        if tab in {"request", "response"} and self._loaded is not None and self._side(tab, self._loaded).large:
+            self._sent = tab == "request"
+            self._put_bytes()
+            self.query_one(Tabs).active = "raw"
+            return self.query_one(RawLines)
+        return self.query_one(f"#{self.query_one(ContentSwitcher).current}", Lines)
 
     @work(thread=True, exclusive=True, exit_on_error=False, group="search")
     def _look(self, pane: Lines, text: str, by: int) -> None:

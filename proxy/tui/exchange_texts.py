@@ -3,9 +3,13 @@
 Pure: an exchange and its bodies in, paragraphs out.
 """
 
+import json
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import islice
 
+import orjson
 from rich.text import Text
 
 from gymtap.proxy.tui.content import NOT_JSON, Content, Loaded
@@ -17,6 +21,7 @@ from gymtap.proxy.views.words import age_ms, counted, duration, size
 from gymtap.schemas import Exchange, Finding, Headers, Severity, State
 
 _EVENTS_SHOWN = 50_000
+_DELTA_CHARACTERS = 20_000
 _NAME_CELLS = 13
 _ROLE_STYLES = {"user": "bold cyan", "assistant": "bold green", "tool": "bold yellow", "reasoning": "bold magenta"}
 _MARKS = {Severity.ERROR: ("✗", FAILED_STYLE), Severity.WARNING: ("!", OPEN_STYLE), Severity.NOTE: ("·", "dim")}
@@ -85,18 +90,41 @@ def _named(name: str, text: str) -> Text:
     return Text.assemble((name.ljust(_NAME_CELLS), "dim"), printable(text))
 
 
-def events(content: Content) -> Iterator[Text]:
-    """A stream's events one by one, numbered."""
+def events(content: Content) -> Iterator[tuple[Text, str | None]]:
+    """A stream's events one by one, numbered; each begins with what it adds to the answer, where it says that."""
     if not isinstance(content.data, bytes):
-        yield Text("the stream is too large to be taken apart: Raw shows it", OPEN_STYLE)
+        yield Text("the stream is too large to be taken apart: Raw shows it", OPEN_STYLE), None
         return
     for number, (kind, data) in enumerate(blocks(content.data), start=1):
         if number > _EVENTS_SHOWN:
-            yield Text(f"… only the first {_EVENTS_SHOWN:,} are shown: Raw has all", "dim")
+            yield Text(f"… only the first {_EVENTS_SHOWN:,} are shown: Raw has all", "dim"), None
             return
-        yield Text.assemble(
-            (f"{number:>5} ", "dim"), (f"{kind} " if kind else "", "bold"), one_line(data), no_wrap=True
-        )
+        line = Text.assemble((f"{number:>5} ", "dim"), (f"{one_line(kind)} " if kind else "", "bold"), no_wrap=True)
+        added = _added(data)
+        line.append(f"{one_line(added)}  " if added else "", "bold").append(one_line(data), "dim" if added else "")
+        yield line, str(number)
+
+
+def event(content: Content, number: int) -> Iterator[Text]:
+    """One event of a stream, laid out."""
+    kind, data = next(islice(blocks(bytes(content.data)), number - 1, None))
+    if kind:
+        yield Text(one_line(kind), "bold")
+    with suppress(orjson.JSONDecodeError):
+        data = json.dumps(orjson.loads(data), indent=2, ensure_ascii=False)
+    yield from (Text(line) for line in printable(data).split("\n"))
+
+
+def _added(data: str) -> str:
+    """The delta of a chunk: of chat completions, or of the Responses API."""
+    if len(data) > _DELTA_CHARACTERS or '"delta"' not in data:
+        return ""
+    try:
+        chunk = orjson.loads(data)
+        delta = chunk["delta"] if "delta" in chunk else chunk["choices"][0]["delta"]
+    except (orjson.JSONDecodeError, KeyError, IndexError, TypeError):
+        return ""
+    return delta if isinstance(delta, str) else orjson.dumps(delta).decode()
 
 
 def findings(found: Iterable[Finding]) -> Iterator[Text]:

@@ -12,6 +12,7 @@ from threading import Event
 
 from gymtap.proxy.core.errors import GymtapError
 from gymtap.proxy.store import Capture, Identity
+from gymtap.proxy.store.listed import open_at
 from gymtap.proxy.tui.row_list import RowList
 from gymtap.schemas import Diagnosis, Exchange, Gap, RowState
 
@@ -62,6 +63,7 @@ class Feed:
             self.rows.put(piece)
             break  # there is something to see at once
         self.pulse = _pulse(capture)
+        self.rows.open_at = open_at(self.pulse.in_flight)
         for piece in capture.row_lines():
             self.rows.put(piece)
             self.changed.set()
@@ -72,6 +74,7 @@ class Feed:
         self.changed.set()
         while not self.stop.is_set():
             self.pulse = _pulse(capture)
+            self.rows.open_at = open_at(self.pulse.in_flight)
             lines, cursor = capture.row_lines_since(cursor)
             if lines:
                 self.rows.put(lines)

@@ -5,13 +5,14 @@ from typing import Any, ClassVar
 
 from rich.text import Text
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
+from textual.binding import ActiveBinding, Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Input
 
 from gymtap.proxy.core.filter import FIELDS
 from gymtap.proxy.tui.lines import TextLines
+from gymtap.proxy.tui.page import Page
 
 _KEY_CELLS = 16
 _NOT_OURS = ("scroll_", "page_up", "page_down", "page_left", "page_right", "screen.", "help_quit", "show_")
@@ -20,18 +21,37 @@ _NOT_OURS = ("scroll_", "page_up", "page_down", "page_left", "page_right", "scre
 def keys(screen: Screen[Any]) -> Iterator[tuple[str, str]]:
     """Every key that does something there, with what it does."""
     told: dict[str, list[str]] = {}
-    view_first = sorted(screen.active_bindings.values(), key=lambda active: active.node is not screen)
+    view_first = sorted(screen.active_bindings.values(), key=lambda one: (one.node is not screen, _everywhere(one)))
     for active in view_first:
         binding = active.binding
         if binding.description and active.enabled and not binding.action.startswith(_NOT_OURS):
-            told.setdefault(binding.description, []).append(binding.key_display or _name(binding.key))
+            told.setdefault(binding.description, []).append(_name(binding.key))
     for description, names in told.items():
         yield " ".join(dict.fromkeys(names)), description
 
 
+def _everywhere(active: ActiveBinding) -> bool:
+    """Whether every view has it, so that it comes last."""
+    return active.binding.action in {one.action for one in Page.BINDINGS if isinstance(one, Binding)}
+
+
+_NAMES = {
+    "slash": "/",
+    "question_mark": "?",
+    "plus": "+",
+    "minus": "-",
+    "equals_sign": "=",
+    "colon": ":",
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "pagedown": "PgDn",
+    "pageup": "PgUp",
+}
+
+
 def _name(key: str) -> str:
-    named = {"slash": "/", "question_mark": "?", "plus": "+", "minus": "-", "equals_sign": "=", "colon": ":"}
-    return named.get(key, key.replace("ctrl+", "^"))
+    named = _NAMES.get(key, key.replace("ctrl+", "^"))
+    return named.capitalize() if len(named) > 1 and named.isalpha() and named.islower() else named
 
 
 class Help(ModalScreen[None]):

@@ -87,10 +87,14 @@ class Lines(ScrollView, can_focus=True):
         if text.cell_len > width:
             text.truncate(width, overflow="ellipsis")
         if self.has_focus and index == self.cursor and self.selectable(index):
-            text = Text(text.plain, "reverse", no_wrap=True)  # its own colours would be hard to read, reversed
+            text = self.cursor_line(text)
         style = self.rich_style + self._cursor_style(index)
         segments = [Segment(part, style + kind if kind else style) for part, kind, _ in text.render(self.app.console)]
         return Strip(segments).adjust_cell_length(width, style)
+
+    def cursor_line(self, text: Text) -> Text:
+        """The cursor's line where the list has the focus: its own colours would be hard to read, reversed."""
+        return Text(text.plain, "reverse", no_wrap=True)
 
     def _cursor_style(self, index: int) -> Style:
         """The cursor's line is reversed where the list has the focus, and underlined elsewhere."""
@@ -146,12 +150,16 @@ class Lines(ScrollView, can_focus=True):
     def on_click(self, event: events.Click) -> None:
         """A click moves the cursor; one more chooses."""
         index = int(event.y + self.scroll_offset.y)
+        self.column_clicked(int(event.x))
         if not self.selectable(index):
             return
         if index == self.cursor and event.chain > 1:
             self.action_choose()
         else:
             self.cursor = index
+
+    def column_clicked(self, x: int) -> None:
+        """Where in the line it was; most lists do not mind."""
 
     def on_focus(self) -> None:
         """The cursor's line looks different."""

@@ -18,7 +18,8 @@ from gymtap.proxy.tui.feed import Counted, Pulse, layers, top_causes
 from gymtap.proxy.tui.lines import TextLines
 from gymtap.proxy.tui.page import Page
 from gymtap.proxy.tui.row_list import RowList
-from gymtap.proxy.tui.strip import columns, drawn, room
+from gymtap.proxy.tui.strip import Columns, columns, room
+from gymtap.proxy.tui.strip_list import Strips
 from gymtap.proxy.views.marks import FAILED_STYLE, OK_STYLE, OPEN_STYLE
 from gymtap.proxy.views.plain import one_line
 from gymtap.proxy.views.words import age_ms, counted, duration, gap_line
@@ -38,20 +39,21 @@ class _Sum:
     states: dict[RowState, int]
     reward: float | None
     causes: list[Counted]
-    strip: list[Text]
+    strip: Columns
 
 
 class Overview(Page):
     """What is wrong with the run, without a key pressed."""
 
     DEFAULT_CSS = """
-    Overview #run { height: auto; max-height: 5; padding: 0 1; }
+    Overview #run { height: 1; padding: 0 1; }
     Overview #panes { layout: grid; grid-size: 1 3; grid-rows: 2fr 1fr 1fr; height: 1fr; }
     Overview.-wide #panes { grid-size: 2 2; grid-rows: 2fr 1fr; }
     Overview.-wide #causes { column-span: 2; }
     Overview TextLines { border-top: solid $primary-darken-2; border-title-style: bold; padding: 0 1; }
     Overview TextLines:focus { border-top: solid $accent; }
     """
+    AUTO_FOCUS = "#causes"
     HORIZONTAL_BREAKPOINTS: list[tuple[int, str]] | None = [(0, "-narrow"), (110, "-wide")]  # noqa: RUF012  # as textual declares it
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l,right", "app.rows", "All rows"),
@@ -69,6 +71,7 @@ class Overview(Page):
     def body(self) -> ComposeResult:
         """The run, then three lists."""
         yield Static("reading …", id="run")
+        yield Strips(id="strips")
         with Container(id="panes"):
             yield self._list("causes", "top causes")
             yield self._list("layers", "failed rows by layer")
@@ -109,7 +112,8 @@ class Overview(Page):
         self.app.call_from_thread(self._show, found)
 
     def _show(self, found: "_Sum") -> None:
-        self.query_one("#run", Static).update(Text("\n").join([_states(found), *found.strip]))
+        self.query_one("#run", Static).update(_states(found))
+        self.query_one(Strips).put(found.strip)
         self.query_one("#causes", TextLines).put(_causes(found, complete=self.tui.rows.complete))
         self.query_one("#layers", TextLines).put(_layers(found.causes))
 
@@ -118,7 +122,11 @@ class Overview(Page):
 
     def on_lines_chosen(self, event: TextLines.Chosen) -> None:
         """Show the rows that the line is about."""
-        if isinstance(event.lines, TextLines) and (wanted := event.lines.target(event.index)) is not None:
+        lines = event.lines
+        wanted = lines.wanted if isinstance(lines, Strips) else None
+        if isinstance(lines, TextLines):
+            wanted = lines.target(event.index)
+        if wanted is not None:
             self.tui.show_rows(wanted)
 
 
@@ -131,7 +139,7 @@ def sum_up(rows: RowList, width: int) -> _Sum:
         if line.reward is not None:
             rewards.append(line.reward)
     mean = sum(rewards) / len(rewards) if rewards else None
-    return _Sum(states, mean, top_causes(rows), drawn(columns(rows.lines, min(width, len(rows.lines)))))
+    return _Sum(states, mean, top_causes(rows), columns(rows.lines, min(width, len(rows.lines))))
 
 
 def _states(found: _Sum) -> Text:
@@ -177,7 +185,7 @@ def _flying(exchanges: Iterable[Exchange], now_ns: int) -> Iterator[_Targeted]:
         oldest = duration(age_ms(group[0].started_ns, now_ns))
         yield (
             Text.assemble((f"{len(group):>7,}", "bold"), f"  {name}  ", (f"oldest {oldest}", OPEN_STYLE)),
-            "is:running",
+            f"open:{group[0].call}",
         )
     if not groups:
         yield Text("nothing is in flight", "dim"), None

@@ -4,7 +4,7 @@ One thread adds rows, another adds diagnoses, the screen reads: an added row is 
 shown is a list of positions that is replaced whole, so that nobody waits for a lock.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from gymtap.proxy.core.filter import Filter, parse
@@ -31,6 +31,7 @@ class RowList:
         self.notes = notes
         self.lines: list[RowLine] = []
         self.diagnoses: list[Diagnosis | None] = []
+        self.open_at: Mapping[Identity, set[str]] = {}
         self.complete = False
         self.version = 0
         self._at: dict[Identity, int] = {}
@@ -56,7 +57,8 @@ class RowList:
 
     def listed(self, at: int) -> Listed:
         """The row at a position of the list."""
-        return Listed(self.lines[at], self.diagnoses[at], self.notes)
+        line, is_open = self.lines[at], self.open_at
+        return Listed(line, self.diagnoses[at], self.notes, is_open.get(line.identity, ()) if is_open else ())
 
     def position(self, identity: Identity) -> int | None:
         """Where a row is in the list."""

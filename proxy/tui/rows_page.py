@@ -25,6 +25,7 @@ from gymtap.proxy.tui.page import Page
 from gymtap.proxy.tui.prompt import Prompt
 from gymtap.proxy.tui.row_list import View
 from gymtap.proxy.tui.rows_table import RowsTable
+from gymtap.proxy.views.plain import one_line
 from gymtap.proxy.views.words import counted
 from gymtap.schemas import RowKey, RowState
 
@@ -131,14 +132,14 @@ class RowsPage(Page):
 
     def _tell(self) -> None:
         rows, table = self.tui.rows, self.table
-        told = Text.assemble((" filter ", "bold"), self._filter.text or "none: f sets one")
-        told.append(f"   {len(rows.view.positions):,} of {counted(len(rows.lines), 'row')}", "bold")
+        told = Text(f" {len(rows.view.positions):,} of {counted(len(rows.lines), 'row')}", "bold", no_wrap=True)
         if self._order is not Order.STARTED or self._backwards:
             told.append(f"   by {self._order}{', backwards' if self._backwards else ''}")
         if self._search:
             told.append(f"   /{self._search}: {self._searched}")
         if self._following:
             told.append("   following", "bold")
+        told.append("   filter ", "bold").append(one_line(self._filter.text) or "none: f sets one")
         self.query_one("#filter", Static).update(told)
         self.query_one("#heading", Static).update(table.heading(max(self.size.width, 20)))
 

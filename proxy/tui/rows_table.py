@@ -62,9 +62,10 @@ def _layer(row: Listed, _: int) -> Text:
 
 
 def _cause(row: Listed, _: int) -> Text:
-    told = row.note.comment and f"“{row.note.comment}” "
+    told = row.note.comment and f"“{row.note.comment}”"
     return Text.assemble(
-        (one_line(told), "italic"), one_line(row.message or (row.diagnosis.cause if row.diagnosis else ""))
+        (one_line(told) + " " if told else "", "italic"),
+        one_line(row.message or (row.diagnosis.cause if row.diagnosis else "")),
     )
 
 

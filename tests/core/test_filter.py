@@ -5,11 +5,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymtap.proxy.core.filter import FIELDS, FilterError, parse, quoted
+from gymtap.proxy.core.filter import FIELDS, FilterError, instant, parse, quoted
 
 LAYERS = ["infra", "model_serving", "none"]
 AGENTS = ["alpha", "Beta agent", 'odd "one"']
 PLACES = ["verify", "provider", "tool"]
+TIMES_NS = [0, 1, 1_769_860_800_000_000_000, 1_769_860_803_500_000_000, 1_769_860_803_500_000_001]
 
 
 @dataclass
@@ -26,6 +27,8 @@ class Row:
     duration_ms: float | None = 2500.0
     exchanges: int = 6
     failed: int = 2
+    began_ns: int = 1_769_860_800_000_000_000
+    open_at: frozenset[str] = frozenset()
     failed_at: frozenset[str] = frozenset({"verify"})
     layer: str | None = "infra"
     cause: str | None = "ab12"
@@ -44,6 +47,8 @@ rows = st.builds(
     duration_ms=st.none() | st.sampled_from([0.0, 400.0, 2000.0, 2500.0, 90_000.0]),
     exchanges=st.integers(0, 12),
     failed_at=st.frozensets(st.sampled_from(PLACES)),
+    open_at=st.frozensets(st.sampled_from(PLACES)),
+    began_ns=st.sampled_from(TIMES_NS),
     layer=st.none() | st.sampled_from(LAYERS),
     words=st.sampled_from(["Request timed out", "slow down", "", "naïve ~ \\"]),
     marked=st.booleans(),
@@ -90,6 +95,10 @@ terms = st.one_of(
     ),
     st.tuples(OPERATORS, st.integers(0, 12)).map(
         lambda said: (f"hops{said[0]}{said[1]}", lambda row: _compared(said[0], row.exchanges, said[1]))
+    ),
+    st.sampled_from(PLACES).map(lambda place: (f"open:{place}", lambda row: place in row.open_at)),
+    st.tuples(OPERATORS, st.sampled_from(TIMES_NS)).map(
+        lambda said: (f"began{said[0]}{instant(said[1])}", lambda row: _compared(said[0], row.began_ns, said[1]))
     ),
     st.sampled_from(["failed", "done", "running"]).map(lambda state: (f"is:{state}", lambda row: row.state == state)),
     st.just(("is:marked", lambda row: row.marked)),
@@ -139,12 +148,20 @@ def test_any_value_can_be_quoted(text: str) -> None:
         ("task:1 layer:infra,modell", 19, "modell"),
         ("boundary:verfy", 9, "verfy"),
         ("-state:ended", 7, "ended"),
+        ("began>=noon", 7, "noon"),
+        ("began>=2026-02-30", 7, "no time"),
     ],
 )
 def test_a_mistake_is_named_with_its_place(text: str, position: int, word: str) -> None:
     with pytest.raises(FilterError) as caught:
         parse(text)
     assert (caught.value.position, word in str(caught.value)) == (position, True)
+
+
+def test_a_time_is_read_at_any_length() -> None:
+    noon = Row(began_ns=1_769_860_800_000_000_000)
+    for text in ("2026-01-31T12:00", "2026-01-31T12:00:00Z", "2026-01-31T12:00:00.000"):
+        assert parse(f"began={text} began<2026-02-01 -began<{text}")(noon)
 
 
 def test_a_caret_stands_under_the_mistake() -> None:
