@@ -58,6 +58,7 @@ class CallTree:
         self._order = {exchange.id: number for number, exchange in enumerate(exchanges)}
         self.parents: dict[str, Seen] = {}
         self.children: dict[str, list[Seen]] = defaultdict(list)
+        self._tried_again: dict[str, bool] = {}
         known = {exchange.id: exchange for exchange in exchanges}
         for exchange in exchanges:
             parent = known.get(exchange.parent or "") or self._parent(exchange)
@@ -85,7 +86,12 @@ class CallTree:
     def tried_again(self, exchange: Seen) -> bool:
         """Whether the /run that it belongs to failed, and another attempt of the same row ended well."""
         root = self.chain(exchange)[0]
-        return root.failed and any(
+        if root.id not in self._tried_again:
+            self._tried_again[root.id] = root.failed and self._passed_later(root)
+        return self._tried_again[root.id]
+
+    def _passed_later(self, root: Seen) -> bool:
+        return any(
             other.call is Call.RUN
             and not other.failed
             and not other.is_open
@@ -231,7 +237,8 @@ def _exchange_failure(exchange: Seen, tree: CallTree) -> Failure:
 def said(innermost: Unwrapped, *more: str) -> str:
     """Everything an innermost body says, as one text to search in."""
     leaf = innermost.leaf
-    parts = [leaf.message, leaf.code or "", leaf.text, *more]
+    code = leaf.code if leaf.code and leaf.code not in leaf.message else ""
+    parts = [leaf.message, code, leaf.text, *more]
     return "\n".join(dict.fromkeys(_unechoed(part) for part in parts if part))[:_SEARCHED_CHARS]
 
 

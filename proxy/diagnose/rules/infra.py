@@ -193,7 +193,8 @@ def _tool_tells_backend(view: View) -> Iterator[Sight]:
 def _tool_tells_sandbox(view: View) -> Iterator[Sight]:
     for exchange, text in hopeless_tools(view.material.exchanges):
         match = re.search(_SANDBOX_GONE, text, re.IGNORECASE)
-        if match and not re.search(ALLOTMENT, text, re.IGNORECASE):
+        named = re.search(r"sandbox|browser|jupyter|docker|playwright", text, re.IGNORECASE)  # else it may be of a game
+        if match and named and not re.search(ALLOTMENT, text, re.IGNORECASE):
             yield exchange_sight(view, exchange, text[:300], match[0])
 
 

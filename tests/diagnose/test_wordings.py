@@ -1,0 +1,56 @@
+"""One meaning, many wordings: providers' words for a prompt that does not fit, and words that only look like them."""
+
+import json
+
+import pytest
+
+from gymtap.proxy.diagnose import diagnose, from_case
+from gymtap.schemas import Diagnosis
+
+OVERFLOWS = (
+    "This model's maximum prompt length is 131072 but the request contains 537812 tokens",
+    "Please reduce the length of the messages or completion. Current length is 70000 while limit is 65536",
+    "Input length 265330 exceeds the maximum allowed input length of 262144 tokens.",
+    "The input (265330 tokens) is longer than the model's context length (262144 tokens).",
+    "prompt token count of 145000 exceeds the limit of 128000",
+    "the request exceeds the available context size, try increasing it",
+    "tokens to keep from the initial prompt is greater than the context length",
+    "invalid params, context window exceeds limit",
+    "Your request exceeded model token limit: 262144 (requested: 300000)",
+    "Prompt contains 300000 tokens and 0 draft tokens, too large for model with 131072 maximum context length",
+    "Prompt has 300,000 tokens, but the configured context size is 131,072 tokens",
+    "Range of input length should be [1, 129024]",
+    "prompt is too long: 200005 tokens > 200000 maximum",
+    "The total length of all messages is too long.",
+    "The input token count (1196265) exceeds the maximum number of tokens allowed (1048575).",
+    "The sum of prompt length (9031), query length (0) should not exceed max_num_tokens (8192)",
+    "max_tokens must be at least 1, got -186.",
+    "You passed 9031 input tokens and requested 1024 output tokens. However, the model's context length is 8192.",
+)
+OTHERS = (
+    "invalid temperature: exceeds the maximum allowed value",
+    "the requested image size exceeds the limit of this endpoint",
+    "`max_completion_tokens` must be less than or equal to `32768`, the maximum value",
+    "Too many tokens, please wait before trying again.",
+    "Request too large on tokens per min (TPM): Limit 30000, Requested 41000. The input tokens must be reduced.",
+    "Invalid schema for function: properties exceed the limit of 100",
+)
+
+
+def answered(message: str) -> Diagnosis:
+    exchange = {
+        "boundary": "model->provider",
+        "request": {"method": "POST", "url": "http://h:1/v1/chat/completions", "body_text": '{"messages":[]}'},
+        "response": {"status": 400, "headers": {}, "body_text": json.dumps({"error": {"message": message}})},
+    }
+    return diagnose(from_case({"exchanges": [exchange]}))
+
+
+@pytest.mark.parametrize("message", OVERFLOWS)
+def test_a_prompt_that_does_not_fit_is_known_by_what_is_measured_and_what_it_passes(message: str) -> None:
+    assert answered(message).rule == "data.context_overflow"
+
+
+@pytest.mark.parametrize("message", OTHERS)
+def test_limits_of_other_things_are_not_the_prompts(message: str) -> None:
+    assert answered(message).rule != "data.context_overflow"
