@@ -1,6 +1,9 @@
 """What tests of several parts share."""
 
 import asyncio
+import importlib.util
+import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +28,7 @@ from gymtap.schemas import (
 settings.register_profile("any machine", deadline=None)  # a busy one is no failure
 settings.load_profile("any machine")
 
+ROOT = Path(__file__).parents[1]
 START_NS = 1_796_000_000_000_000_000
 _KINDS = {
     Call.RUN: ServerKind.AGENT,
@@ -94,6 +98,29 @@ def exchange() -> Any:
 def start_ns() -> int:
     """When exchange 0 would have begun."""
     return START_NS
+
+
+@pytest.fixture
+def gym_python() -> Path:
+    """The interpreter of Gym's environment; skips where there is none."""
+    given = os.environ.get("GYMTAP_GYM_VENV")
+    venv = Path(given) if given else Path.home() / ".cache" / "gymtap" / "gym" / "venv"
+    if not (venv / "bin" / "gym").exists():
+        pytest.skip(f"no NeMo Gym in {venv}: `make gym-env` installs it, GYMTAP_GYM_VENV points elsewhere")
+    return venv / "bin" / "python"
+
+
+@pytest.fixture(scope="session")
+def tmux_screen() -> Any:
+    """`TmuxScreen` of tools/tmux_screen.py, a program in a real terminal; skips where there is no tmux."""
+    if shutil.which("tmux") is None:
+        pytest.skip("no tmux: `apt install tmux` brings it")
+    spec = importlib.util.spec_from_file_location("tmux_screen", ROOT / "tools" / "tmux_screen.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.TmuxScreen
 
 
 @pytest.fixture(scope="session")

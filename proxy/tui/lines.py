@@ -191,6 +191,7 @@ class TextLines(Lines):
     def put(self, paragraphs: Iterable[Text | tuple[Text, str | None]], *, hang: int = 0) -> None:
         """Other paragraphs. The cursor stays on the target that it was on, else near where it was.
 
+        On the first line it stays on the first line, which is what a list puts first: the top cause, the oldest call.
         `hang` is how many cells a paragraph's further lines are indented.
         """
         self._hang = hang
@@ -198,7 +199,7 @@ class TextLines(Lines):
         self._paragraphs = [one if isinstance(one, tuple) else (one, None) for one in paragraphs]
         self._wrap()
         place = next((index for index in range(self.count()) if on is not None and self.target(index) == on), None)
-        if place is not None:
+        if place is not None and self.cursor:
             self.cursor = place
         elif not self.selectable(self.cursor):
             self.cursor = next((index for index in range(self.count()) if self.selectable(index)), 0)
