@@ -1,6 +1,6 @@
 """A body's bytes as lines, raw or as hex, read from where they are: a body of hundreds of megabytes is a file, mapped.
 
-Raw lines end where the body's do, or at so many bytes; where that is, is kept as one number a line.
+Raw lines end where the body's do, or at the screen's width; where that is, is kept as one number a line.
 """
 
 from array import array
@@ -8,17 +8,18 @@ from bisect import bisect_right
 from mmap import mmap
 
 from rich.text import Text
+from textual import work
 
 from gymtap.proxy.tui.lines import Lines
 from gymtap.proxy.views.plain import printable
 
-LINE_BYTES = 160
+_AT_ONCE_BYTES = 2**20
 _HEX_BYTES = 16
 
 type Bytes = bytes | mmap
 
 
-def line_starts(data: Bytes, line_bytes: int = LINE_BYTES) -> array[int]:
+def line_starts(data: Bytes, line_bytes: int) -> array[int]:
     """Where each line begins: behind every newline, and every `line_bytes` of a longer line."""
     starts = array("Q")
     at, end = 0, len(data)
@@ -43,33 +44,81 @@ def find_bytes(data: Bytes, text: str, start: int, by: int) -> int | None:
 
 
 class RawLines(Lines):
-    """A body as the text that it is."""
+    """A body as the text that it is, folded at the width of the screen."""
 
     def __init__(self, *, id: str | None = None) -> None:  # noqa: A002  # textual's own name
         super().__init__(id=id)
         self.data: Bytes = b""
         self._starts = array("Q")
+        self._cells = 0
 
-    def put(self, data: Bytes, starts: array[int]) -> None:
-        """Show another body; `starts` are from `line_starts`, which takes its time."""
-        self.data, self._starts = data, starts
+    def put(self, data: Bytes) -> None:
+        """Show another body; of a large one the lines come when a thread has found them."""
+        self.data, self._starts, self._cells = data, array("Q"), 0
         self.reload()
+        self._fold()
+
+    def on_resize(self) -> None:
+        """Fold anew where the width is another."""
+        self._fold()
+
+    def _fold(self) -> None:
+        cells = self.scrollable_content_region.width
+        if cells <= 0 or cells == self._cells:
+            return
+        if len(self.data) <= _AT_ONCE_BYTES:
+            self._folded(self.data, cells, line_starts(self.data, cells))
+        else:
+            self._fold_beside(self.data, cells)
+
+    @work(thread=True, exclusive=True, exit_on_error=False, group="fold")
+    def _fold_beside(self, data: Bytes, cells: int) -> None:
+        self.app.call_from_thread(self._folded, data, cells, line_starts(data, cells))
+
+    def _folded(self, data: Bytes, cells: int, starts: array[int]) -> None:
+        """The cursor stays where it was in the body."""
+        if data is not self.data:
+            return
+        at = self._starts[self.cursor] if self._starts else 0
+        self._starts, self._cells = starts, cells
+        self.reload()
+        self.cursor = self.line_of(at)
 
     def count(self) -> int:
         """How many lines."""
         return len(self._starts)
 
-    def line(self, index: int, width: int) -> Text:  # noqa: ARG002  # it is cut where it is painted
-        """That line; what is not UTF-8 is shown as such."""
+    def line(self, index: int, width: int) -> Text:  # noqa: ARG002  # it is folded to it
+        """That line; what is not UTF-8 is shown as such. A character that is folded is on the line where it begins."""
         end = self._starts[index + 1] if index + 1 < len(self._starts) else len(self.data)
-        return Text(printable(self.data[self._starts[index] : end].decode("utf-8", "replace").rstrip("\r\n")))
+        first, last = _at_character(self.data, self._starts[index]), _at_character(self.data, end)
+        return Text(printable(self.data[first:last].decode("utf-8", "replace").rstrip("\r\n")))
+
+    def line_of(self, at: int) -> int:
+        """The line that a byte is on."""
+        return max(bisect_right(self._starts, at) - 1, 0)
 
     def find(self, text: str, by: int) -> int | None:
-        """The line in which the text occurs next."""
+        """The byte at which the text occurs next, as it is written."""
+        if not self._starts:
+            return find_bytes(self.data, text, -1 if by > 0 else len(self.data), by)
         end = self._starts[self.cursor + 1] if self.cursor + 1 < len(self._starts) else len(self.data)
-        start = end - 1 if by > 0 else self._starts[self.cursor] if self._starts else 0
-        at = find_bytes(self.data, text, start, by)
-        return None if at is None else bisect_right(self._starts, at) - 1
+        return find_bytes(self.data, text, end - 1 if by > 0 else self._starts[self.cursor], by)
+
+    def go_to(self, at: int) -> None:
+        """Put the cursor on the line of a byte; at once, where that is not known yet."""
+        if not self._starts:
+            self._starts = line_starts(self.data, max(self.scrollable_content_region.width, 1))
+            self.reload()
+        self.cursor = self.line_of(at)
+
+
+def _at_character(data: Bytes, at: int) -> int:
+    """The beginning of the next character, where a place is within one (UTF-8 has at most three further bytes)."""
+    for _ in range(3):
+        if at < len(data) and data[at] & 0xC0 == 0x80:
+            at += 1
+    return at
 
 
 class HexLines(Lines):

@@ -2,14 +2,13 @@
 
 import mmap
 import tempfile
-from array import array
 from dataclasses import dataclass
 from typing import Any
 
 import orjson
 
 from gymtap.proxy.store import Capture
-from gymtap.proxy.tui.byte_lines import Bytes, line_starts
+from gymtap.proxy.tui.byte_lines import Bytes
 from gymtap.proxy.views.event_stream import read_stream
 from gymtap.schemas import Body, Exchange
 
@@ -26,7 +25,6 @@ class Content:
 
     body: Body | None
     data: Bytes
-    starts: array[int]
     value: Any = NOT_JSON
     streamed: bool = False
 
@@ -58,16 +56,15 @@ def load(capture: Capture, exchange: Exchange) -> Loaded:
 def content(capture: Capture, body: Body | None) -> Content:
     """Read one body. Raises CaptureError when it was lost."""
     data = _read(capture, body)
-    starts = line_starts(data)
     if not isinstance(data, bytes):
-        return Content(body, data, starts)
+        return Content(body, data)
     streamed = read_stream(data)
     if streamed is not None:
-        return Content(body, data, starts, streamed, streamed=True)
+        return Content(body, data, streamed, streamed=True)
     try:
-        return Content(body, data, starts, orjson.loads(data))
+        return Content(body, data, orjson.loads(data))
     except orjson.JSONDecodeError:
-        return Content(body, data, starts)
+        return Content(body, data)
 
 
 def _read(capture: Capture, body: Body | None) -> Bytes:

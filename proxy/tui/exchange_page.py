@@ -211,12 +211,12 @@ class ExchangePage(Page):
         """A body; of a response that is not there, one with nothing in it."""
         if tab == "request":
             return loaded.request
-        return loaded.response or Content(None, b"", loaded.request.starts[:0])
+        return loaded.response or Content(None, b"")
 
     def _put_bytes(self) -> None:
         if self._loaded is not None:
             side = self._side("request" if self._sent else "response", self._loaded)
-            self.query_one(RawLines).put(side.data, side.starts)
+            self.query_one(RawLines).put(side.data)
             self.query_one(HexLines).put(side.data)
             self._filled |= {"raw", "hex"}
 
@@ -286,6 +286,8 @@ class ExchangePage(Page):
             self.say(f"{self._search!r} is not here")
         elif isinstance(pane, JsonTree):
             pane.open_pointer(found)
+        elif isinstance(pane, RawLines):
+            pane.go_to(found)
         else:
             pane.cursor = found
 

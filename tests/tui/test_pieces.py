@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.text import Text
@@ -10,7 +11,7 @@ from textual.app import App, ComposeResult
 
 from gymtap.proxy.store import Capture, CaptureWriter
 from gymtap.proxy.store.search import row_hits
-from gymtap.proxy.tui.byte_lines import LINE_BYTES, find_bytes, line_starts
+from gymtap.proxy.tui.byte_lines import RawLines, find_bytes, line_starts
 from gymtap.proxy.tui.content import IN_MEMORY_BYTES, NOT_JSON, content
 from gymtap.proxy.tui.json_tree import JsonTree, escaped
 from gymtap.proxy.tui.lines import Lines
@@ -67,10 +68,32 @@ async def test_closing_what_was_opened_leaves_what_there_was() -> None:
 
 @given(st.binary(max_size=900) | st.lists(st.sampled_from([b"\n", b"x" * 200, b"ab"])).map(b"".join))
 def test_raw_lines_are_all_of_the_body_and_never_too_long(data: bytes) -> None:
-    starts = list(line_starts(data))
+    starts = list(line_starts(data, 80))
     pieces = [data[start:end] for start, end in zip(starts, [*starts[1:], len(data)], strict=False)]
     assert b"".join(pieces) == data
-    assert all(0 < len(piece) <= LINE_BYTES + 1 and b"\n" not in piece[:-1] for piece in pieces)
+    assert all(0 < len(piece) <= 81 and b"\n" not in piece[:-1] for piece in pieces)
+
+
+class RawApp(App[None]):
+    def compose(self) -> ComposeResult:
+        yield RawLines()
+
+
+@pytest.mark.parametrize("width", [20, 33, 80])
+async def test_a_raw_body_is_folded_at_the_screen_and_no_character_is_lost(width: int) -> None:
+    text = "naïve “quotes” \N{SNOWMAN}\N{PILE OF POO} " * 30 + "\nneedle\nlast"
+    async with RawApp().run_test(size=(width, 10)) as pilot:
+        raw = pilot.app.query_one(RawLines)
+        raw.put(text.encode())
+        await pilot.pause()
+        lines = [raw.line(index, width).plain for index in range(raw.count())]
+        assert "".join(lines) == text.replace("\n", "")
+        assert max(map(len, lines)) <= width
+        raw.go_to(raw.find("needle", 1) or 0)
+        assert raw.line(raw.cursor, width).plain == "needle"
+        await pilot.resize_terminal(width + 7, 10)
+        await pilot.pause()
+        assert raw.line(raw.cursor, width).plain == "needle"
 
 
 def test_a_search_goes_round_in_both_directions() -> None:
