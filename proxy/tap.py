@@ -22,6 +22,7 @@ from gymtap.proxy.core.events import Tape
 from gymtap.proxy.core.redaction import Redactor
 from gymtap.proxy.engine import Causality, Engine, Listener
 from gymtap.proxy.engine.open_files import raise_open_files_limit
+from gymtap.proxy.engine.paths import Paths
 from gymtap.proxy.engine.tls import tls_context
 from gymtap.proxy.recorder import Recorder
 from gymtap.proxy.store import Capture, CaptureWriter, captures_root, fresh
@@ -57,11 +58,15 @@ class TapSettings:
 
 @dataclass(frozen=True)
 class Source:
-    """What another engine feeds: one tape, exchanges numbered together, and servers announced. Safe from any thread."""
+    """What another engine shares: one tape, exchanges numbered together, servers announced, the tap's own connections.
+
+    Safe from any thread.
+    """
 
     tape: Tape
     next_number: Callable[[], int]
     listening: Callable[[Server], None]
+    paths: Paths
 
 
 class Tap:
@@ -125,7 +130,7 @@ class Tap:
 
     def source(self) -> Source:
         """For an engine beside the first; close that one before the tap."""
-        return Source(self._tape, self._engine.next_number, self._recorder.listening)
+        return Source(self._tape, self._engine.next_number, self._recorder.listening, self._engine.paths)
 
     async def listen(
         self, server: Server, *, causality: Causality = Causality.OFF, tls: ssl.SSLContext | None = None

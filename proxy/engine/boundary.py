@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from gymtap.proxy.core.events import Tape
 from gymtap.proxy.engine.heads import HeadReader
+from gymtap.proxy.engine.paths import Paths
 from gymtap.schemas import Server
 
 if TYPE_CHECKING:
@@ -51,5 +52,6 @@ class Boundary:
     reader: HeadReader
     next_number: Callable[[], int]
     prefix: str
+    paths: Paths
     links: set["Link"] = field(default_factory=set)
     closed: bool = False

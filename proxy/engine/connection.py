@@ -47,6 +47,7 @@ from gymtap.proxy.core.http1 import (
 )
 from gymtap.proxy.engine.boundary import CAUSALITY_HEADER, Boundary, Causality
 from gymtap.proxy.engine.failures import connect_error, lost_error
+from gymtap.proxy.engine.paths import circle
 from gymtap.schemas import TransportError, TransportErrorKind
 
 _CAUSALITY = CAUSALITY_HEADER.encode()
@@ -82,6 +83,7 @@ class Link(asyncio.Protocol):
         self._inbox_seen = 0
         self._request_body: Body | None = None
         self._upstream: asyncio.Transport | None = None
+        self._local: tuple[str | int, ...] | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._pending: list[bytes] = []
         self._pending_bytes = 0
@@ -286,6 +288,11 @@ class Link(asyncio.Protocol):
     async def _connect(self) -> None:
         boundary = self._boundary
         tls = boundary.tls
+        if boundary.server.listen in self._passed():
+            error = TransportError(kind=TransportErrorKind.REFUSED, message=circle(boundary.server.listen))
+            self._connecting = None
+            self._upstream_lost(error, reset=True)
+            return
         try:
             await asyncio.get_running_loop().create_connection(
                 lambda: UpstreamSide(self),
@@ -299,11 +306,17 @@ class Link(asyncio.Protocol):
             self._connecting = None
             self._upstream_lost(connect_error(error, boundary.host), reset=True)
 
+    def _passed(self) -> frozenset[str]:
+        """The tap's listeners that this has come through before it came here."""
+        return self._boundary.paths.through(self._client.get_extra_info("peername"))
+
     def upstream_made(self, transport: asyncio.Transport) -> None:
         """Send what waited for the connection."""
         if self._over:
             transport.abort()
             return
+        self._local = transport.get_extra_info("sockname")
+        self._boundary.paths.opened(self._local, self._passed() | {self._boundary.server.listen})
         self._connecting = None
         self._upstream = transport
         transport.set_write_buffer_limits(high=HOLD_BYTES)
@@ -338,6 +351,7 @@ class Link(asyncio.Protocol):
 
     def upstream_closed(self, exc: Exception | None) -> None:
         """Do to the client what the upstream did, and record it."""
+        self._boundary.paths.closed(self._local)
         if exc is None:
             error = TransportError(
                 kind=TransportErrorKind.CLOSED, message="the upstream closed before the response was whole"

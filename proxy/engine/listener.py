@@ -18,6 +18,7 @@ from gymtap.proxy.engine.bind import BACKLOG, as_tcp, bind
 from gymtap.proxy.engine.boundary import Boundary, Causality, Clock
 from gymtap.proxy.engine.connection import Link
 from gymtap.proxy.engine.heads import HeadReader
+from gymtap.proxy.engine.paths import Paths
 from gymtap.proxy.engine.tls import tls_context
 from gymtap.schemas import Server
 
@@ -56,7 +57,7 @@ class Engine:
     """Relays HTTP/1.1 at any number of boundaries and puts what it sees on `tape`; recording never delays it.
 
     An exchange's id is `prefix` and its number, counted from 1 over all listeners; `next_number` gives the next one,
-    to any thread. Make and use it on one event loop.
+    to any thread; `paths` are for the engines beside this one. Make and use it on one event loop.
     """
 
     def __init__(
@@ -71,6 +72,7 @@ class Engine:
         self._prefix = prefix
         self._clock = Clock(wall_ns, mono_ns)
         self.next_number: Callable[[], int] = itertools.count(1).__next__
+        self.paths = Paths()
         self._listeners: list[Listener] = []
 
     async def listen(
@@ -103,6 +105,7 @@ class Engine:
             reader=HeadReader(loop),
             next_number=self.next_number,
             prefix=self._prefix,
+            paths=self.paths,
         )
         accepting = [await loop.create_server(lambda: Link(boundary), sock=one, backlog=BACKLOG) for one in listening]
         listener = Listener(boundary, accepting)

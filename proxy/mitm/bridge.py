@@ -5,6 +5,7 @@ stream would stand still. One body is left to mitmproxy: of an HTTP/2 request wi
 not known to speak HTTP/2, since HTTP/1.1 needs to know its length first.
 """
 
+import asyncio
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -26,6 +27,7 @@ from gymtap.proxy.core.events import (
     Unparsed,
 )
 from gymtap.proxy.engine.boundary import CAUSALITY_HEADER
+from gymtap.proxy.engine.paths import Paths, circle
 from gymtap.proxy.mitm.failures import transport_error
 from gymtap.proxy.mitm.messages import http_version, is_websocket, message_line, raw_fields, server_of
 from gymtap.schemas import Server, TransportError, TransportErrorKind
@@ -67,6 +69,7 @@ class Bridge:
         heard: Heard | None = None,
         keep_messages: bool = False,
         ca: Path | None = None,
+        paths: Paths | None = None,
         faithful: bool = False,
     ) -> None:
         self._tape = tape
@@ -76,6 +79,8 @@ class Bridge:
         self._heard = heard
         self._keep_messages = keep_messages
         self._faithful = faithful
+        self._paths = paths or Paths()
+        self._connecting: dict[str, tuple[int, asyncio.Future[None]]] = {}  # to which port
         self.ca = ca
         self.streams = True
         self._live: dict[str, _Live] = {}
@@ -144,8 +149,34 @@ class Bridge:
         if self._faithful and not answered and not ours and flow.killable and _is_unaware(flow):
             flow.kill()  # type: ignore[no-untyped-call]  # mitmproxy is annotated in parts
 
+    async def server_connect(self, data: ServerConnectionHookData) -> None:
+        """Refuse what came here from ourselves, by way of this very listener; who it came from may not be known yet."""
+        came_to = data.client.sockname
+        while coming := [known for port, known in self._connecting.values() if port == came_to[1]]:
+            await asyncio.wait(coming)
+        if _listen(came_to) in self._paths.through(data.client.peername):
+            data.server.error = circle(_listen(came_to))
+        elif data.server.address is not None:
+            self._connecting[data.server.id] = data.server.address[1], asyncio.get_running_loop().create_future()
+
+    def server_connected(self, data: ServerConnectionHookData) -> None:
+        """A connection of our own stands."""
+        passed = self._paths.through(data.client.peername)
+        self._paths.opened(data.server.sockname, passed | {_listen(data.client.sockname)})
+        self._known(data)
+
+    def _known(self, data: ServerConnectionHookData) -> None:
+        _, known = self._connecting.pop(data.server.id, (0, None))
+        if known is not None:
+            known.set_result(None)
+
+    def server_disconnected(self, data: ServerConnectionHookData) -> None:
+        """It stands no more."""
+        self._paths.closed(data.server.sockname)
+
     def server_connect_error(self, data: ServerConnectionHookData) -> None:
         """A server could not be reached before there was a request, as in modes in which the client names none."""
+        self._known(data)
         client, address = data.client, data.server.address
         asked = isinstance(client.proxy_mode, mode_specs.RegularMode | mode_specs.UpstreamMode)
         if asked or address is None or any(live.client == client.id for live in self._live.values()):

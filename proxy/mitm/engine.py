@@ -34,14 +34,13 @@ from gymtap.proxy.core.events import Unparsed
 from gymtap.proxy.mitm.bridge import Bridge
 from gymtap.proxy.mitm.layers import whole_layers
 from gymtap.proxy.mitm.local import check_local, redirector_runs
+from gymtap.proxy.mitm.modes import LOOPBACK, parse_mode
 from gymtap.proxy.mitm.settings import MitmSettings, default_confdir
 from gymtap.proxy.mitm.trust import BUNDLE, write_bundle
 from gymtap.proxy.tap import Source
 from gymtap.schemas import Server
 
-_LOOPBACK = "127.0.0.1"
 _LOG = logging.getLogger("mitmproxy")
-_HTTP_SCHEMES = frozenset({"http", "https", "http3"})
 _LOOK_S = 0.5
 _START_S = 60.0
 _STOP_S = 5.0
@@ -103,8 +102,8 @@ class MitmEngine:
             mode = parse_mode(text)
             if isinstance(mode, mode_specs.LocalMode):
                 check_local()
-            host = mode.listen_host(_LOOPBACK)
-            if host not in {_LOOPBACK, "localhost", "::1"} and not self._settings.expose:
+            host = mode.listen_host(LOOPBACK)
+            if host not in {LOOPBACK, "localhost", "::1"} and not self._settings.expose:
                 raise UsageError(
                     f"{text} would listen on {host}, where other machines reach it",
                     "add --expose if that is meant: whoever reaches it reaches everything through it, and is recorded",
@@ -132,7 +131,8 @@ class MitmEngine:
     async def _serve(self, folder: Path) -> None:
         self._loop = asyncio.get_running_loop()
         proxy = proxyserver.Proxyserver()  # type: ignore[no-untyped-call]  # mitmproxy is annotated in parts
-        bridge = Bridge(self._source.tape, self._source.next_number, said=self._said, ca=self.ca, faithful=True)
+        source = self._source
+        bridge = Bridge(source.tape, source.next_number, paths=source.paths, said=self._said, ca=self.ca, faithful=True)
         master = self._master = Master(options.Options(), self._loop)
         master.addons.add(  # type: ignore[no-untyped-call]  # the same
             *(core.Core(), disable_h2c.DisableH2C(), proxy, dns_resolver.DnsResolver(), next_layer.NextLayer()),
@@ -158,7 +158,7 @@ class MitmEngine:
             write_bundle(folder / BUNDLE, trusted)  # what mitmproxy is given replaces the system's trust
         return {
             "mode": list(self._settings.modes),
-            "listen_host": _LOOPBACK,
+            "listen_host": LOOPBACK,
             "confdir": str(self._settings.confdir or default_confdir()),
             **({"ssl_verify_upstream_trusted_ca": str(folder / BUNDLE)} if trusted else {}),
             "proxyauth": self._settings.proxy_auth or None,
@@ -214,22 +214,6 @@ class _Running:
 
     def running(self) -> None:
         self._started()
-
-
-def parse_mode(text: str) -> mode_specs.ProxyMode:
-    """A mode string of mitmproxy's. Raises UsageError, also where nothing that is HTTP would come through it."""
-    try:
-        mode = mode_specs.ProxyMode.parse(text)
-    except ValueError as error:
-        raise UsageError(
-            f"--mode {text}: {error}", "as in regular@8080, reverse:https://host@8081, socks5@1080"
-        ) from None
-    reverse = isinstance(mode, mode_specs.ReverseMode) and mode.scheme not in _HTTP_SCHEMES
-    if reverse or isinstance(mode, mode_specs.DnsMode):
-        raise UsageError(
-            f"--mode {text} passes no HTTP, so nothing of it could be captured", "as in reverse:https://host@8081"
-        )
-    return mode
 
 
 def _instructions(server: mode_servers.ServerInstance[Any]) -> list[str]:

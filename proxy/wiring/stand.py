@@ -13,6 +13,7 @@ from gymtap.proxy.engine import Causality
 from gymtap.proxy.engine.open_files import watch_open_files
 from gymtap.proxy.mitm.settings import MitmSettings
 from gymtap.proxy.tap import Tap, TapSettings
+from gymtap.proxy.wiring.circles import Route, check_circles
 from gymtap.proxy.wiring.control import Control
 from gymtap.proxy.wiring.head import HeadRelay, fetch_config, gym_servers, tapped_server
 from gymtap.proxy.wiring.mapping import Mapping
@@ -69,18 +70,27 @@ async def stand(standing: Standing, say: Say) -> int:
 
 
 async def _check(standing: Standing) -> None:
+    check_circles([*(Route(each.name, each.listen, each.upstream) for each in standing.mappings), *_routes(standing)])
     names = [mapping.name for mapping in standing.mappings]
     for mapping in standing.mappings:
         if names.count(mapping.name) > 1:
             raise UsageError(f"two mappings are called {mapping.name!r}", "give each boundary a name of its own")
-        if mapping.upstream.reaches(mapping.listen):
-            raise UsageError(f"{mapping.name} would call itself", "listen at another port than the upstream's")
         if not mapping.listen.loopback and not standing.expose:
             raise UsageError(
                 f"{mapping.name} would listen on {mapping.listen.address}, where other machines reach it",
                 "add --expose if that is meant: whoever reaches it reaches the upstream through it, and is recorded",
             )
         await _resolve(mapping)
+
+
+def _routes(standing: Standing) -> list[Route]:
+    """Where the second engine listens for one upstream, and which."""
+    if standing.mitm is None:
+        return []
+    from gymtap.proxy.mitm.modes import fixed_routes  # noqa: PLC0415 - slow to load
+
+    routes = fixed_routes(standing.mitm.modes)
+    return [Route(mode, Origin("http", *listen), Origin("http", *upstream)) for mode, listen, upstream in routes]
 
 
 async def _resolve(mapping: Mapping) -> None:

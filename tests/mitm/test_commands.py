@@ -73,6 +73,10 @@ async def test_run_with_proxy_variables(
         (["--mode", "regular@8080"], "add --engine mitm"),
         (["--engine", "mitm", "--mode", "irregular"], "--mode irregular"),
         (["--engine", "mitm", "--mode", "regular@0.0.0.0:0"], "add --expose"),
+        (
+            ["--engine", "mitm", "--mode", "reverse:http://localhost:9@10", "--map", "a=9->127.0.0.1:10"],
+            "in a circle: a -> reverse:http://localhost:9@10 -> a",
+        ),
     ],
 )
 async def test_what_cannot_be_meant(options: list[str], says: str, tmp_path: Path, environ: dict[str, str]) -> None:

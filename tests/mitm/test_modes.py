@@ -17,8 +17,9 @@ import httpx
 import pytest
 
 from gymtap.proxy.core.errors import GymtapError, ListenError, UsageError
-from gymtap.proxy.mitm.engine import MitmEngine, parse_mode
+from gymtap.proxy.mitm.engine import MitmEngine
 from gymtap.proxy.mitm.local import _is_cgroup2
+from gymtap.proxy.mitm.modes import fixed_routes, parse_mode
 from gymtap.proxy.mitm.settings import MitmSettings
 from gymtap.proxy.store import Capture
 from gymtap.proxy.tap import Tap, TapSettings
@@ -269,6 +270,26 @@ async def test_a_server_that_refuses(stand: Any, tmp_path: Path, mode: str) -> N
     assert (found.request.method, found.request.target) == ("CONNECT", f"127.0.0.1:{port}")
     assert found.error is not None
     assert found.error.kind is TransportErrorKind.REFUSED
+
+
+@needs_curl
+async def test_a_circle(stand: Any, tmp_path: Path) -> None:
+    """Two modes that lead to each other, by a name that no check knows: it ends where it closes, and is recorded."""
+    first, second = free_port(), free_port()
+    standing = await stand(f"reverse:http://127.1:{second}@{first}", f"reverse:http://127.1:{first}@{second}")
+    out, _, status = await curl(f"http://127.0.0.1:{first}/x", folder=tmp_path)
+    assert (out, status in {52, 56}) == (b"", True)
+    await standing.until(lambda exchange: exchange.error is not None and "over and over" in exchange.error.message)
+    assert standing.capture().count() <= 3
+
+
+def test_modes_that_lead_to_one_upstream() -> None:
+    """They are known before anything starts, so that a circle is."""
+    modes = ["regular@8080", "reverse:https://h:9@8081", "upstream:http://127.0.0.1:8081@1"]
+    assert list(fixed_routes(modes)) == [
+        (modes[1], ("127.0.0.1", 8081), ("h", 9)),
+        (modes[2], ("127.0.0.1", 1), ("127.0.0.1", 8081)),
+    ]
 
 
 async def test_a_port_that_is_taken(stand: Any, upstream: Any) -> None:

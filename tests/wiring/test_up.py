@@ -61,6 +61,7 @@ async def test_killed_it_leaves_its_ports_free(spawn, provider, unused_tcp_port)
         ),
         (("--map", "policy=0.0.0.0:0->127.0.0.1:1"), 2, "where other machines reach it"),
         (("--map", "policy=9->localhost:9"), 2, "would call itself"),
+        (("--map", "a=9->localhost:10", "--map", "b=10->localhost:9"), 2, "in a circle: a -> b -> a"),
         (("--map", "policy=0->127.0.0.1:1", "--map", "policy=0->127.0.0.1:2"), 2, "two mappings are called 'policy'"),
         (("--takeover", "--control-port", "65536"), 2, "less than or equal to 65535"),
         (("--gym", "127.0.0.1:11000"), 2, "does not begin with http"),
