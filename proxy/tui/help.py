@@ -25,7 +25,7 @@ def keys(screen: Screen[Any]) -> Iterator[tuple[str, str]]:
     for active in view_first:
         binding = active.binding
         if binding.description and active.enabled and not binding.action.startswith(_NOT_OURS):
-            told.setdefault(binding.description, []).append(_name(binding.key))
+            told.setdefault(binding.description, []).append(key_name(binding.key))
     for description, names in told.items():
         yield " ".join(dict.fromkeys(names)), description
 
@@ -46,10 +46,12 @@ _NAMES = {
     "right_square_bracket": "]",
     "pagedown": "PgDn",
     "pageup": "PgUp",
+    "shift+tab": "Shift-Tab",
 }
 
 
-def _name(key: str) -> str:
+def key_name(key: str) -> str:
+    """A key as it is written: `/`, `^p`, `PgDn`."""
     named = _NAMES.get(key, key.replace("ctrl+", "^"))
     return named.capitalize() if len(named) > 1 and named.isalpha() and named.islower() else named
 
