@@ -75,6 +75,5 @@ def _text(content: Any) -> str:
     return "".join(str(part.get("text") or "") for part in _items(content))
 
 
-def _items(items: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(items, list):
-        yield from (item for item in items if isinstance(item, dict))
+def _items(items: Any) -> list[dict[str, Any]]:
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []

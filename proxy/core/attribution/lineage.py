@@ -13,12 +13,16 @@ from gymtap.proxy.core.attribution.sessions import Token, digest
 MAX_IDS = 4096
 """Ids read from one body; a longer conversation is told by its last turns, which come first here."""
 
-_RANDOM = re.compile(r"(?=[0-9A-Za-z]*[0-9])(?=[0-9A-Za-z]*[A-Za-z])[0-9A-Za-z]{8,}|[1-9][0-9]{7,8}|[0-9]{18,}")
+_RANDOM = re.compile(
+    r"(?<![0-9A-Za-z])"
+    r"(?:(?=[0-9A-Za-z]*[0-9])(?=[0-9A-Za-z]*[A-Za-z])[0-9A-Za-z]{8,}|[1-9][0-9]{7,8}|[0-9]{18,})"
+    r"(?![0-9A-Za-z])"
+)
 
 
 def is_distinctive(name: str) -> bool:
     """Whether an id looks random enough to be made only once (`call_9c3f6b77`, not `functions.f:0` or `call_12`)."""
-    return any(_RANDOM.fullmatch(part) for part in re.split(r"[^0-9A-Za-z]", name))
+    return _RANDOM.search(name) is not None
 
 
 def made(body: Any) -> list[Token]:
@@ -64,13 +68,12 @@ def _anthropic(content: Any) -> Iterator[Any]:
         yield from (block.get("tool_use_id"), block.get("id"))
 
 
-def _backwards(items: Any) -> Iterator[dict[str, Any]]:
-    return _dicts(reversed(items)) if isinstance(items, list) else iter(())
+def _backwards(items: Any) -> list[dict[str, Any]]:
+    return _dicts(items)[::-1]
 
 
-def _dicts(items: Any) -> Iterator[dict[str, Any]]:
-    if isinstance(items, Iterable) and not isinstance(items, str | bytes | dict):
-        yield from (item for item in items if isinstance(item, dict))
+def _dicts(items: Any) -> list[dict[str, Any]]:
+    return [item for item in items if isinstance(item, dict)] if isinstance(items, list) else []
 
 
 def _tokens(names: Iterable[Any]) -> list[Token]:

@@ -8,7 +8,7 @@ every re-issue, and useless to whoever finds it.
 import binascii
 import hashlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from gymtap.schemas import Headers
@@ -47,16 +47,12 @@ def from_cookie(name: str, value: str) -> Session | None:
 
 def from_request(headers: Headers) -> list[Session]:
     """The sessions that a request's Cookie fields carry."""
-    fields = (value for name, value in headers if name.lower() == "cookie")
-    pairs = (part.strip().partition("=") for field in fields for part in field.split(";"))
-    return _sessions((name, value) for name, _, value in pairs)
+    return _sessions([_pair(part) for field in _fields(headers, "cookie") for part in field.split(";")])
 
 
 def from_response(headers: Headers) -> list[Session]:
     """The sessions that a response's Set-Cookie fields issue or issue again."""
-    fields = (value.partition(";")[0] for name, value in headers if name.lower() == "set-cookie")
-    pairs = (field.strip().partition("=") for field in fields)
-    return _sessions((name, value) for name, _, value in pairs)
+    return _sessions([_pair(field.partition(";")[0]) for field in _fields(headers, "set-cookie")])
 
 
 def from_body(body: Any) -> list[Session]:
@@ -77,6 +73,14 @@ def _handed_on(body: dict[str, Any]) -> Iterator[tuple[str, str]]:
             yield from ((name, value) for name, value in jar.items() if isinstance(value, str))
 
 
-def _sessions(pairs: Iterator[tuple[str, str]]) -> list[Session]:
-    found = (from_cookie(name, value) for name, value in pairs)
-    return [session for session in found if session is not None]
+def _fields(headers: Headers, wanted: str) -> list[str]:
+    return [value for name, value in headers if name.lower() == wanted]
+
+
+def _pair(cookie: str) -> tuple[str, str]:
+    name, _, value = cookie.strip().partition("=")
+    return name, value
+
+
+def _sessions(pairs: Iterable[tuple[str, str]]) -> list[Session]:
+    return [session for name, value in pairs if (session := from_cookie(name, value)) is not None]

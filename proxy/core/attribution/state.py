@@ -69,7 +69,6 @@ class Thread:
     row: RowState | None = None
     members: "list[Node]" = field(default_factory=list)
     tokens: list[Token] = field(default_factory=list)
-    answers: set[Token] = field(default_factory=set)
     joined: "Thread | None" = None
 
 
@@ -146,7 +145,6 @@ def join(one: Thread, other: Thread, link: Link) -> "list[Node] | None":
 def _absorb(known: Thread, unknown: Thread) -> None:
     unknown.joined = known
     known.tokens.extend(unknown.tokens)
-    known.answers |= unknown.answers
     if known.row is None:
         known.members.extend(unknown.members)
     unknown.members, unknown.tokens = [], []
