@@ -5,7 +5,6 @@ rows are done: making the document keeps a Gym 0.7 server from all else for more
 answer. What ended before it came is looked at twice: at once by what needs no contract, then again.
 """
 
-import copy
 import http.client
 import queue
 import threading
@@ -219,6 +218,7 @@ class Contracts(Addon):
             self._sink.contract(server.name, None, problem)
         for held in book.held:
             self._say(held.flow, self._findings(held.flow, book, held.around), held.said)
+            held.flow.drop_json()
         book.held.clear()
         book.held_bytes = 0
 
@@ -231,7 +231,7 @@ class Contracts(Addon):
         around = _Around(caller, self._below.get(flow.id) == flow.status, self._verifiers.get(flow.id))
         self._say(flow, self._findings(flow, book, around), said)
         if not book.settled:
-            self._hold(book, _Held(_without_json(flow), around, said, _size(flow)))
+            self._hold(book, _Held(flow, around, said, _size(flow)))
 
     def _findings(self, flow: Flow, book: _Book, around: _Around) -> Iterable[Finding]:
         contract = book.contract
@@ -284,14 +284,6 @@ class Contracts(Addon):
         self._below.pop(flow.id, None)
         self._runs.pop(flow.id, None)
         self._verifiers.pop(flow.id, None)
-
-
-def _without_json(flow: Flow) -> Flow:
-    """A copy whose bodies are bytes only: parsed, they take many times the room."""
-    held = copy.copy(flow)
-    for name in ("request_json", "response_json"):
-        held.__dict__.pop(name, None)
-    return held
 
 
 def _size(flow: Flow) -> int:

@@ -61,7 +61,7 @@ class _Assembly:
         self._exchange = exchange
         self._side = side
         self._encoding = encoding
-        self._decoder: Decoder | None = decoder(encoding)
+        self._decoder: Decoder | None = decoder(encoding) if encoding else None
         self._decoded = self._decoder is not None
         self._raw: list[bytes] = []  # until something could be decoded
         self._pieces: list[bytes] = []
@@ -456,6 +456,7 @@ class Recorder:
         opened.request.release()
         if opened.response is not None:
             opened.response.release()
+        flow.drop_json()
 
     def _tell_of(self, hook: str, flow: Flow) -> None:
         """Let addons see a flow; what they leave of it is clean."""

@@ -4,7 +4,7 @@ It lives on the recorder's thread only, one writer at a time. Addons read it and
 order: identity sees what crossed the wire; from redaction on, secrets are gone.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -14,6 +14,9 @@ from gymtap.schemas import Attribution, Call, Headers, Server, TransportError
 
 INSPECT_MAX_BYTES = 16 * 2**20
 """Bodies beyond this are kept but not looked into."""
+
+
+_UNKNOWN = Attribution()
 
 
 def _json(body: bytes | None) -> Any:
@@ -48,7 +51,7 @@ class Flow:
     ended_ms: float | None = None
     error: TransportError | None = None
     call: Call = Call.OTHER
-    attribution: Attribution = field(default_factory=Attribution)
+    attribution: Attribution = _UNKNOWN
     parent: str | None = None
     attempt: int = 0
     request_redacted: int = 0
@@ -73,3 +76,8 @@ class Flow:
     def response_json(self) -> Any:
         """The response body as JSON; None when it is not. Read it only once the response is whole."""
         return _json(self.response_body)
+
+    def drop_json(self) -> None:
+        """Forget what was parsed: it takes many times the room of the bytes, from which it can be read again."""
+        self.__dict__.pop("request_json", None)
+        self.__dict__.pop("response_json", None)

@@ -71,6 +71,7 @@ class _Entry:
     response: Body | None
     state: State = State.OPEN
     caller: str | None = None
+    reward: float | None = None
 
 
 @dataclass(slots=True)
@@ -228,6 +229,7 @@ class CaptureWriter:
         entry = self._entry(flow)
         entry.request, entry.response = request, response
         entry.state = State.FAILED if flow.error is not None else State.DONE
+        entry.reward = _reward(flow)
         self._dirty[flow.id] = None
 
     def store(self, content: bytes) -> str:
@@ -289,7 +291,7 @@ class CaptureWriter:
         """
         flow, request, response = self._flow_of(exchange, request_body, response_body)
         self.listening(flow.server)
-        self._entries[exchange.id] = _Entry(flow, request, response, exchange.state, exchange.caller)
+        self._entries[exchange.id] = _Entry(flow, request, response, exchange.state, exchange.caller, _reward(flow))
         self._dirty[exchange.id] = None
 
     # What addons say: core.addon.Sink
@@ -487,7 +489,7 @@ class CaptureWriter:
             flow.started_ns,
             flow.ended_ms if over else None,
             flow.status,
-            _reward(flow) if over and flow.call is Call.RUN else None,
+            entry.reward,
             self._error(flow) if failed else None,
             entry.caller,
             flow.parent,
@@ -656,7 +658,7 @@ def _body(body: Body | None) -> dict[str, Any] | None:
 
 def _reward(flow: Flow) -> float | None:
     """A /run response's top-level `reward`, when it is a finite number (orjson reads no others)."""
-    answer = flow.response_json
+    answer = flow.response_json if flow.call is Call.RUN else None
     reward = answer.get("reward") if isinstance(answer, dict) else None
     return float(reward) if isinstance(reward, int | float) and not isinstance(reward, bool) else None
 
