@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from http.cookies import CookieError, SimpleCookie
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlsplit
 
 import orjson
 
@@ -43,7 +43,7 @@ def entry(kept: Kept) -> dict[str, Any]:
         "cache": {},
         "timings": _timings(exchange),
         "_resourceType": "fetch",
-        "_gymtap": _ours(exchange),
+        "_gymtap": _ours(kept),
     }
     messages = _messages(kept)
     if messages is not None:
@@ -103,8 +103,10 @@ def _request(kept: Kept) -> dict[str, Any]:
 
 def url(kept: Kept) -> str:
     """Where the request went: the server's upstream and the target; a server's name where no upstream is known."""
-    base = kept.server.upstream if kept.server else ""
-    return (base or f"http://{kept.exchange.server}").rstrip("/") + kept.exchange.request.target
+    base, target = kept.server.upstream if kept.server else "", kept.exchange.request.target
+    if target.startswith(("http://", "https://")):
+        return target
+    return (base or f"http://{kept.exchange.server}").rstrip("/") + ("" if target.startswith("/") else "/") + target
 
 
 def _response(kept: Kept) -> dict[str, Any]:
@@ -172,7 +174,8 @@ def _timings(exchange: Exchange) -> dict[str, float]:
     return said | {"send": sent, "wait": waited, "receive": max(total - sent - waited, 0.0)}
 
 
-def _ours(exchange: Exchange) -> dict[str, Any]:
+def _ours(kept: Kept) -> dict[str, Any]:
+    exchange = kept.exchange
     row = exchange.attribution.row
     return {
         "id": exchange.id,
@@ -186,7 +189,20 @@ def _ours(exchange: Exchange) -> dict[str, Any]:
         "attempt": exchange.attempt,
         "row": row.label if row else None,
         "attribution": exchange.attribution.model_dump(mode="json"),
-    }
+        "error": exchange.error.model_dump(mode="json") if exchange.error else None,
+    } | _unsaid(kept)
+
+
+def _unsaid(kept: Kept) -> dict[str, str]:
+    """The target and the upstream, where they are not those of the URL (a proxy's request, `*`, a fragment)."""
+    target, upstream = kept.exchange.request.target, kept.server.upstream if kept.server else ""
+    try:
+        parts = urlsplit(url(kept))
+    except ValueError:
+        return {"target": target, "upstream": upstream}
+    query = f"?{parts.query}" if parts.query else ""
+    plain = (f"{parts.scheme}://{parts.netloc}", (parts.path or "/") + query) == (upstream, target)
+    return {} if plain else {"target": target, "upstream": upstream}
 
 
 def _missing(exchange: Exchange, kept: Kept) -> str:

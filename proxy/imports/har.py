@@ -28,7 +28,7 @@ from gymtap.proxy.imports.fields import (
 )
 from gymtap.proxy.imports.json_stream import Scanner, StreamError
 from gymtap.proxy.imports.transport import transport_error
-from gymtap.schemas import Server, ServerKind
+from gymtap.schemas import Server, ServerKind, TransportError
 
 _TEXT_FRAME = 1
 
@@ -78,6 +78,9 @@ class _Ours(Fields):
     kind: ServerKind = ServerKind.UNKNOWN
     parent: str | None = None
     started_ns: int | None = None
+    error: TransportError | None = None
+    target: str | None = None
+    upstream: str | None = None
 
 
 class _Message(Fields):
@@ -128,15 +131,15 @@ def _exchange(value: Any, place: str) -> Recorded:
 
 
 def _recorded(entry: _Entry, place: str) -> Recorded:
-    parts = urlsplit(entry.request.url)
     ours = entry.ours or _Ours()
+    server, target = _place(ours, entry.request.url, place)
     started_ns = ours.started_ns if ours.started_ns is not None else _ns(entry.started)
     sent_ms, first_ms = _moments(entry.timings)
     answered = entry.response.status > 0
     return Recorded(
-        server=_server(ours, entry.request.url),
+        server=server,
         method=entry.request.method,
-        target=(parts.path or "/") + (f"?{parts.query}" if parts.query else ""),
+        target=target,
         started_ns=started_ns,
         http_version=entry.request.version.rpartition("/")[2] or "1.1",
         request_headers=raw_headers((pair.name, pair.value) for pair in entry.request.headers),
@@ -148,7 +151,7 @@ def _recorded(entry: _Entry, place: str) -> Recorded:
         response_body=_said(entry, "receive") or _body(entry.response.content, place),
         first_byte_ns=_after(started_ns, first_ms),
         ended_ns=_after(started_ns, entry.time if entry.time is not None and entry.time >= 0 else first_ms or 0.0),
-        error=transport_error(entry.response.error),
+        error=ours.error or transport_error(entry.response.error),
         key=ours.id,
         parent=ours.parent,
     )
@@ -158,10 +161,23 @@ def _said(entry: _Entry, kind: str) -> bytes:
     return b"".join(message.line() for message in entry.messages if message.type == kind)
 
 
-def _server(ours: _Ours, url: str) -> Server:
-    parts = urlsplit(url)
+def _place(ours: _Ours, url: str, place: str) -> tuple[Server, str]:
+    """Who was asked, and for what: as the URL says, unless it could not."""
+    try:
+        parts = urlsplit(url)
+    except ValueError as error:
+        if ours.target is None:
+            raise refuse(place, f"request.url: {error}") from None
+        parts = urlsplit("")
     origin = f"{parts.scheme}://{parts.netloc}" if parts.netloc else ""
-    return Server(name=ours.server or parts.netloc or "unknown", kind=ours.kind, listen="", upstream=origin)
+    target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+    server = Server(
+        name=ours.server or parts.netloc or "unknown",
+        kind=ours.kind,
+        listen="",
+        upstream=origin if ours.upstream is None else ours.upstream,
+    )
+    return server, target if ours.target is None else ours.target
 
 
 def _ns(moment: datetime) -> int:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from gymtap.proxy.core.recorded import Kept
+from gymtap.proxy.diagnose.capture import diagnose_row
 from gymtap.proxy.export import Chosen, Wanted
 from gymtap.proxy.export.flows import write_flows
 from gymtap.proxy.export.har import har
@@ -87,6 +88,27 @@ def test_har_comes_back_attributed(demo_capture: Path, tmp_path: Path) -> None:
 
     assert bodies(back) == bodies(demo)
     assert {row.key.label: row.reward for row in back.rows()} == {row.key.label: row.reward for row in demo.rows()}
+
+
+def as_har(capture: Capture, file: Path) -> None:
+    file.write_bytes(b"".join(har(Chosen(capture, Wanted()), "0")))
+
+
+@pytest.mark.parametrize("write", [as_lines, as_flows, as_har], ids=["jsonl", "mitm", "har"])
+def test_the_same_is_said_of_every_row(
+    demo_capture: Path, tmp_path: Path, write: Callable[[Capture, Path], None]
+) -> None:
+    """Layer, rule, cause and fingerprint of each row are those of the capture that was exported."""
+
+    def said(capture: Capture) -> dict[str, tuple[object, ...]]:
+        found = [diagnose_row(capture, row, now_ns=0) for row in capture.rows()]
+        return {str(one.row): (one.layer, one.rule, one.cause, one.fingerprint, one.next_action) for one in found}
+
+    demo = Capture(demo_capture)
+    write(demo, tmp_path / "out")
+    back = Capture(import_files([tmp_path / "out"], tmp_path / "capture").path)
+    assert said(back) == said(demo)
+    assert len({layer for layer, *_ in said(demo).values()}) > 3
 
 
 def test_mitmdump_reads_and_writes_it(capture: Capture, tmp_path: Path) -> None:
