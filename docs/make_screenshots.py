@@ -1,99 +1,304 @@
 # ruff: noqa: INP001 - a script, not a package
-"""Draws the terminal UI's views: as SVG at 200 by 50, and as the text that tmux shows at 80 by 24 and 200 by 50.
+"""Draws every view of the terminal UI into docs/images/tui, with an index.
 
-`.venv/bin/python docs/make_screenshots.py [CAPTURE]`, or `make screenshots`. Without a capture it plays the demo. The
-text needs tmux, and is left out where there is none. Everything goes to docs/images/tui.
+`.venv/bin/python docs/make_screenshots.py [CAPTURE]`, or `make screenshots`. Without a capture it starts the real
+NeMo Gym that fails (examples/failing_gym) and looks while two of its rows hang; the replay is sent to that Gym. A view
+that a given capture cannot show is left out. Each view is drawn three times: in tmux at 80 by 24 (what it shows, with
+its colours, and drawn as SVG) and at 200 by 50, and by textual itself as SVG. What names the machine ends the script.
 """
 
 import asyncio
+import getpass
+import os
 import re
-import shlex
-import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from gymtap.proxy.demo.play import play
+from rich.console import Console
+from rich.text import Text
+from textual.pilot import Pilot
+
 from gymtap.proxy.tui.app import GymtapTui
 
+_ROOT = Path(__file__).parents[1]
+sys.path.insert(0, str(_ROOT / "tools"))
+from tmux_screen import TmuxScreen  # noqa: E402  # a script beside this one
+
 _IMAGES = Path(__file__).parent / "images" / "tui"
-_WIDE, _SMALL = (200, 50), (80, 24)
-_LIMIT_S = 20
-_VIEWS = {
-    "overview": ("", "top causes"),
-    "rows": ("l", "of 20 rows"),
-    "row": ("l n enter", "root"),
-    "exchange": ("l n R", "error"),
-    "exchange-request": ("l n R h", "messages"),
-    "exchange-chat": ("l n R l", "turn"),
-    "exchange-timing": ("l n R l l l", "found by"),
-    "in-flight": ("i", "in flight"),
-    "filter": ("l f", "filter:"),
-    "help": ("l n enter question_mark", "type to narrow"),
-    "copy": ("l n R y", "curl"),
-}
-"""The keys that lead to a view from the first one, and a word that is seen there."""
-_TMUX_KEYS = {"enter": "Enter", "question_mark": "?", "escape": "Escape"}
+_SMALL, _WIDE = (80, 24), (200, 50)
+_GYMTAP = str(Path(sys.executable).with_name("gymtap"))
+_READ = "✗ [0-9,]+ failed"
+_DIAGNOSED = r" (data_schema|config|verifier_runtime|model_serving|infra|throughput_resources) "
+_LIMIT_S = 40.0
 
 
-async def _svg(capture: Path, name: str, keys: str) -> str:
+@dataclass(frozen=True)
+class View:
+    """`steps` from the overview: a key by tmux's name, `=text` to type, `~regex` to wait for."""
+
+    name: str
+    shows: str
+    steps: tuple[str, ...] = field(default=())
+
+
+def _view(name: str, shows: str, *steps: str) -> View:
+    return View(name, shows, steps)
+
+
+_ROWS = ("l", "~what went wrong")
+_FIRST_FAILED = (*_ROWS, "n")
+_ROOT_CAUSE = (*_FIRST_FAILED, "R", "~400 Bad Request")
+_GOOD_ANSWER = (*_ROWS, "Enter", "~└ *✓ provider|└─✓ provider", "G", "k", "Enter", "~200 OK", "~choices")
+_STREAM = (*_ROWS, "f", "~filter:", "=agent:travel reward>0 failed=0", "Enter", "~rows +filter .*failed=0", "Enter")
+_STREAM += ("~tool /describe_city", *"jjjjjjj", "Enter", "~200 OK")
+_REPLAY = (*_ROOT_CAUSE, "r", "~replay a")
+
+VIEWS = (
+    _view("overview", "the run, its top causes, failed rows by layer, what is in flight", f"~{_DIAGNOSED}"),
+    _view("rows", "every row, failed ones with layer and message", *_ROWS, f"~{_DIAGNOSED}"),
+    _view("filter", "a filter that is being written", *_ROWS, "f", "~filter:", "=layer:data_schema hops>5"),
+    _view(
+        "filtered", "the rows that pass it",
+        *_ROWS, "f", "~filter:", "=layer:data_schema hops>5", "Enter", "~rows +filter .*hops>5",
+    ),
+    _view(
+        "search", "a search through the bodies of all rows, with the exchanges that have it",
+        *_ROWS, "/", "~search", "=uri-template", "Enter", "~: [0-9]+ rows?", "~⌕",
+    ),
+    _view("sort", "what rows can be sorted by", *_ROWS, "s", "~sort by"),
+    _view("row", "a failed row: its calls as a waterfall, beside it the diagnosis",
+          *_FIRST_FAILED, "Enter", "~symptom"),
+    _view("row-retries", "a row whose provider was busy: attempts, and what they cost",
+          *_ROWS, "f", "~filter:", "=reward>0 failed>3", "Enter", "~1 of [0-9]+ rows +filter", "Enter", "~symptom"),
+    _view("row-running", "a row that hangs, while it does",
+          *_ROWS, "f", "~filter:", "=is:running failed>3", "Enter", "~1 of [0-9]+ rows +filter", "Enter", "~symptom"),
+    _view("why", "the diagnosis, to its innermost body", *_FIRST_FAILED, "D", "~symptom", "G", "~BadRequestError"),
+    _view("exchange-response", "the provider's own error, as a tree", *_ROOT_CAUSE, "~BadRequestError"),
+    _view("exchange-request", "what was sent, all of it opened", *_ROOT_CAUSE, "h", "~messages", "+", "~get_forecast"),
+    _view("exchange-finding", "the verifier that refuses a row: the finding, and where it points",
+          *_ROWS, "f", "~filter:", "=boundary:verify ~required", "Enter", "~rows +filter .*required",
+          "R", "~contract.request"),
+    _view("exchange-chat", "a conversation: roles, tool calls, what tools said, reasoning",
+          *_GOOD_ANSWER, "l", "~turn"),
+    _view("exchange-headers", "headers as they crossed the wire", *_ROOT_CAUSE, *"ll", "~[Cc]ontent-[Tt]ype"),
+    _view("exchange-timing", "timing, and by what the exchange was attributed", *_ROOT_CAUSE, *"lll", "~found by"),
+    _view("exchange-events", "a stream, event by event", *_STREAM, *"llll", "~[0-9] events|delta"),
+    _view("exchange-raw", "the body as it came", *_ROOT_CAUSE, *"lllll", '~"error"'),
+    _view("exchange-hex", "the same in hex", *_ROOT_CAUSE, *"llllll", "~7b 22"),
+    _view("in-flight", "what is open now, the oldest first", "i", "~in flight\n"),
+    _view("diff", "a row beside the one that is marked", *_ROWS, "m", "~\\*✓", "n", "=", "~reward "),
+    _view("validate", "what checks say of an exchange, vLLM's own engines among them",
+          *_ROOT_CAUSE, "V", "~what checks say", "~data.grammar|schema|nothing|not asked"),
+    _view("copy", "the forms in which an exchange can be copied", *_ROOT_CAUSE, "y", "~OpenAI"),
+    _view("palette", "every command, by name", *_FIRST_FAILED, ":", "~Search for commands", "=root", "~root cause"),
+    _view("help", "the keys of a view, and the filter language", *_ROWS, "?", "~narrow"),
+    _view("replay-form", "how a replay can be sent", *_REPLAY),
+    _view("replay-options", "every option of a replay, and the command for it", *_REPLAY, "o", "~--from"),
+)  # fmt: skip
+REPLAYS = (
+    _view("replay-asked", "what a replay is about to call, and what that may change",
+          *_REPLAY, "p", "~it may change something"),
+    _view("replay-verdict", "the verdict, with the provider's recorded answers in its place",
+          *_REPLAY, "p", "~it may change something", "s", "~REPRODUCED|FIXED|DIFFERENT|FLAKY"),
+)  # fmt: skip
+_LEFT = {"replay-asked": ("d", "~nothing was sent")}
+"""How a view is left that asks something."""
+
+
+# --- two ways to press keys ---------------------------------------------------------------------------------------
+
+
+class Textual:
+    """The app without a terminal, as `TmuxScreen` is with one."""
+
+    def __init__(self, app: GymtapTui, pilot: "Pilot[None]") -> None:
+        self._app, self._pilot = app, pilot
+
+    async def step(self, step: str) -> None:
+        """Take one step of a view."""
+        if step.startswith("~"):
+            await self._wait(step[1:])
+        elif len(step) > 1 and step.startswith("="):
+            for key in step[1:]:
+                await self._pilot.press(key)
+        else:
+            await self._pilot.press({"Enter": "enter", "Escape": "escape"}.get(step, step))
+
+    async def _wait(self, pattern: str) -> None:
+        until = time.monotonic() + _LIMIT_S
+        while not re.search(pattern, self.text()):
+            if time.monotonic() > until:
+                raise TimeoutError(pattern)
+            await asyncio.sleep(0.05)
+
+    def text(self) -> str:
+        """What is on the screen."""
+        strips = self._app.screen._compositor.render_strips()  # noqa: SLF001  # there is no public way to its text
+        return "\n".join(strip.text for strip in strips)
+
+    @property
+    def depth(self) -> int:
+        """How many views are open over the first."""
+        return len(self._app.screen_stack) - 2
+
+
+async def _svgs(capture: Path, views: tuple[View, ...], keep: Callable[[str, str], None]) -> None:
     app = GymtapTui(capture)
     async with app.run_test(size=_WIDE) as pilot:
-        await _until(lambda: app.rows.complete and not app.feed.undiagnosed and any(app.rows.diagnoses))
-        await pilot.pause(1)
-        for key in keys.split():
-            await pilot.press(key)
-            await pilot.pause(0.6)
-        return app.export_screenshot(title=f"gymtap tui: {name}")
+        screen = Textual(app, pilot)
+        await screen.step(f"~{_READ}")
+        await screen.step(f"~{_DIAGNOSED}")
+        for view in views:
+            try:
+                for step in view.steps:
+                    await screen.step(step)
+            except TimeoutError as pattern:
+                _left_out(view, pattern)
+            else:
+                await pilot.pause(0.5)
+                keep(f"{view.name}.svg", app.export_screenshot(title=f"gymtap tui: {view.name}"))
+                for step in _LEFT.get(view.name, ()):
+                    await screen.step(step)
+            while screen.depth:
+                await pilot.press("escape")
 
 
-async def _until(happened: Callable[[], Any]) -> None:
+def _terminal(capture: Path, size: tuple[int, int], views: tuple[View, ...], keep: Callable[[str, str], None]) -> None:
+    place = f"{size[0]}x{size[1]}"
+    with TmuxScreen([_GYMTAP, "tui", str(capture)], *size, os.environ) as screen:
+        screen.wait(_READ, _DIAGNOSED, limit_s=_LIMIT_S)
+        for view in views:
+            try:
+                _take(screen, view.steps)
+            except TimeoutError as pattern:
+                _left_out(view, pattern)
+            else:
+                screen.settle()
+                coloured = screen.text(coloured=True)
+                keep(f"{view.name}-{place}.ansi", coloured)
+                if size == _SMALL:
+                    keep(f"{view.name}-{place}.svg", _drawn(coloured, view.name))
+                _take(screen, _LEFT.get(view.name, ()))
+            _home(screen)
+
+
+def _take(screen: TmuxScreen, steps: tuple[str, ...]) -> None:
+    for step in steps:
+        if step.startswith("~"):
+            screen.wait(step[1:], limit_s=_LIMIT_S)
+        elif len(step) > 1 and step.startswith("="):
+            screen.write(step[1:])
+        else:
+            screen.press(step)
+
+
+def _home(screen: TmuxScreen) -> None:
+    """Back to the overview, from however deep."""
     until = time.monotonic() + _LIMIT_S
-    while not happened() and time.monotonic() < until:  # noqa: ASYNC110  # threads bring it
-        await asyncio.sleep(0.05)
+    while not ("top causes" in (seen := screen.settle(1.0)) and "All rows" in seen):
+        if time.monotonic() > until:
+            raise TimeoutError(f"no way back to the overview from\n{seen}")
+        screen.press("Escape")
 
 
-def _tmux(capture: Path, size: tuple[int, int], keys: str, word: str) -> str:
-    """What a terminal of that size shows after those keys."""
-    server = ["tmux", "-L", "gymtap-screenshots"]
-    command = shlex.join([str(Path(sys.executable).with_name("gymtap")), "tui", str(capture)])
-    place = ["-x", str(size[0]), "-y", str(size[1])]
-    subprocess.run([*server, "new-session", "-d", "-s", "tui", *place, command], check=True)  # noqa: S603  # our own
-    try:
-        _seen(server, "✗ [0-9]+ failed|data_schema")
-        for key in keys.split():
-            subprocess.run([*server, "send-keys", "-t", "tui", _TMUX_KEYS.get(key, key)], check=True)  # noqa: S603
-            time.sleep(0.8)
-        return _seen(server, word)
-    finally:
-        subprocess.run([*server, "kill-session", "-t", "tui"], check=False)  # noqa: S603
+def _left_out(view: View, pattern: TimeoutError) -> None:
+    print(f"{view.name} is left out: {str(pattern).splitlines()[0]}", file=sys.stderr)  # noqa: T201  # a script
 
 
-def _seen(server: list[str], word: str) -> str:
-    until = time.monotonic() + _LIMIT_S
-    while True:
-        pane = subprocess.run([*server, "capture-pane", "-p", "-t", "tui"], check=True, capture_output=True)  # noqa: S603
-        text = pane.stdout.decode()
-        if re.search(word, text) or time.monotonic() > until:
-            time.sleep(0.5)
-            return text
-        time.sleep(0.2)
+def _drawn(coloured: str, name: str) -> str:
+    """A terminal's text with its colours, as SVG."""
+    with Path(os.devnull).open("w") as nowhere:
+        out = Console(file=nowhere, record=True, width=_SMALL[0], force_terminal=True, color_system="truecolor")
+        for line in coloured.splitlines():
+            out.print(Text.from_ansi(line), no_wrap=True, crop=True, highlight=False)
+    return out.export_svg(title=f"gymtap tui: {name}, 80 by 24 in tmux", unique_id=f"gymtap-{name}")
+
+
+# --- all of them --------------------------------------------------------------------------------------------------
+
+
+def _draw(capture: Path, views: tuple[View, ...], keep: Callable[[str, str], None]) -> None:
+    for size in (_SMALL, _WIDE):
+        (capture / "notes.json").unlink(missing_ok=True)
+        _terminal(capture, size, views, keep)
+    (capture / "notes.json").unlink(missing_ok=True)
+    asyncio.run(_svgs(capture, views, keep))
+
+
+@contextmanager
+def _failing_gym() -> Iterator[tuple[Path, Callable[[], None]]]:
+    """The real Gym that fails: its capture, and what ends its provider."""
+    command = [sys.executable, str(_ROOT / "examples" / "failing_gym" / "run.py")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as gym:  # noqa: S603  # ours
+        assert gym.stdin is not None
+        assert gym.stdout is not None
+        path = gym.stdout.readline().strip()
+        if not path:
+            sys.exit("make_screenshots: Gym did not start: `make gym-env` installs it, or name a capture")
+
+        def stop_provider() -> None:
+            assert gym.stdin is not None
+            assert gym.stdout is not None
+            gym.stdin.write("stop provider\n")
+            gym.stdin.flush()
+            gym.stdout.readline()
+
+        try:
+            yield Path(path), stop_provider
+        finally:
+            gym.stdin.close()
+            gym.wait()
+
+
+def _index(names: set[str]) -> str:
+    lines = ["# The terminal UI, view by view", ""]
+    lines += [
+        "Drawn by `make screenshots` from a real NeMo Gym 0.7.0 that fails (examples/failing_gym), while two of its"
+    ]
+    lines += ["rows hang. The `.ansi` files are what tmux showed, with its colours: `less -R` shows them.", ""]
+    for view in (*VIEWS, *REPLAYS):
+        if f"{view.name}.svg" not in names:
+            continue
+        small, wide = (f"{view.name}-{columns}x{rows}.ansi" for columns, rows in (_SMALL, _WIDE))
+        lines += [f"## {view.name}", "", f"{view.shows[0].upper()}{view.shows[1:]}.", ""]
+        lines += [f"![{view.name}]({view.name}.svg)", "", f"![{view.name}, 80 by 24]({view.name}-80x24.svg)", ""]
+        lines += [f"As text: [80 by 24]({small}), [200 by 50]({wide})", ""]
+    return "\n".join(lines)
+
+
+def _machine() -> list[str]:
+    """What no picture may say."""
+    names = [str(_ROOT), str(Path.home()), socket.gethostname()]
+    return [name for name in (*names, f"{getpass.getuser()}@") if len(name) > 2]
 
 
 def main() -> None:
-    """Draw every view."""
+    """Draw every view, then their index."""
+    drawn: dict[str, str] = {}
+    with tempfile.TemporaryDirectory(prefix="gymtap-") as home:
+        os.environ["GYMTAP_HOME"] = home
+        if len(sys.argv) > 1:
+            _draw(Path(sys.argv[1]), VIEWS, drawn.__setitem__)
+        else:
+            with _failing_gym() as (capture, stop_provider):
+                _draw(capture, VIEWS, drawn.__setitem__)
+                stop_provider()
+                _draw(capture, REPLAYS, drawn.__setitem__)
+    told = [(name, word) for name, text in drawn.items() for word in _machine() if word in text]
+    if told:
+        sys.exit(f"make_screenshots: {told} would name this machine; nothing was written")
     _IMAGES.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory() as directory:
-        capture = Path(sys.argv[1]) if len(sys.argv) > 1 else asyncio.run(play(Path(directory) / "demo"))
-        for name, (keys, word) in _VIEWS.items():
-            (_IMAGES / f"{name}.svg").write_text(asyncio.run(_svg(capture, name, keys)), encoding="utf-8")
-            for size in (_SMALL, _WIDE) if shutil.which("tmux") else ():
-                text = _tmux(capture, size, keys, word)
-                (_IMAGES / f"{name}-{size[0]}x{size[1]}.txt").write_text(text, encoding="utf-8")
+    for old in _IMAGES.iterdir():
+        old.unlink()
+    for name, text in {**drawn, "README.md": _index(set(drawn))}.items():
+        (_IMAGES / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -7,8 +7,8 @@ hopes: what comes after a key is waited for by its text.
 
 import re
 import subprocess
+import tempfile
 import time
-import uuid
 from collections.abc import Mapping
 from types import TracebackType
 from typing import Self
@@ -23,7 +23,8 @@ class TmuxScreen:
     def __init__(
         self, command: list[str], columns: int = 80, rows: int = 24, environment: Mapping[str, str] | None = None
     ) -> None:
-        self._server = ["tmux", "-u", "-L", f"gymtap-{uuid.uuid4().hex[:12]}", "-f", "/dev/null"]
+        self._folder = tempfile.TemporaryDirectory(prefix="gymtap-tmux-")
+        self._server = ["tmux", "-u", "-S", f"{self._folder.name}/socket", "-f", "/dev/null"]
         self._command = command
         self._size = (columns, rows)
         self._environment = {"COLORTERM": "truecolor", **(environment or {})}
@@ -42,6 +43,7 @@ class TmuxScreen:
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
         self._tmux("kill-server", check=False)
+        self._folder.cleanup()
 
     def press(self, key: str) -> None:
         """Press a key, by tmux's name: `j`, `Enter`, `Escape`, `C-d`."""

@@ -25,7 +25,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 WAITING = ("Kiruna", "Ushuaia")
 """The cities whose rows never end."""
-_LIMIT_S = 300
+_LIMIT_S = 900
 
 
 def weather(city: str, tool: str = "get_weather", **schema: Any) -> dict[str, Any]:

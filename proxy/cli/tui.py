@@ -32,6 +32,7 @@ def _tui(
     if web:
         from gymtap.proxy.tui.web import serve  # noqa: PLC0415 - only with --web
 
+        gc.enable()  # each page is a process of its own, which does as above
         serve(path, port, screen.note)
         return
     if not sys.stdout.isatty():
