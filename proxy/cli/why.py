@@ -111,7 +111,8 @@ def _first_bad_row(capture: "Capture", now_ns: int) -> "Row | None":
             return row
     if next(capture.rows(limit=1), None) is None:
         return None
-    raise UsageError(f"no row failed in {capture.path.name}", "`gymtap rows` lists them; name one to look into it")
+    hint = "`gymtap rows` lists them, name one to look into it; a run that hung: `gymtap doctor`, `gymtap inflight`"
+    raise UsageError(f"no row failed in {capture.path.name}", hint)
 
 
 def _rowless(capture: "Capture", what: str | None, now_ns: int) -> "Diagnosis":

@@ -5,7 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from gymtap.proxy.diagnose.capture import Cause, causes, row_material
+from gymtap.proxy.core.in_flight import alarms
+from gymtap.proxy.diagnose.capture import Cause, causes, material_of, row_material
 from gymtap.proxy.diagnose.evidence import Material, Seen
 from gymtap.proxy.doctor import live
 from gymtap.proxy.doctor.config_files import Flaw, read_configs
@@ -16,6 +17,8 @@ from gymtap.proxy.doctor.stale import Comparison, compare
 from gymtap.proxy.store import Capture
 from gymtap.schemas import CaptureInfo, ServerContract
 
+LATEST = 3_000
+"""How many of a capture's latest exchanges are looked at for alarms."""
 EVERY_ROW = 2_000
 """In a capture with no more rows than this, rows that ended well are looked into as well."""
 
@@ -38,7 +41,10 @@ class Given:
 
 @dataclass(frozen=True)
 class Captured:
-    """What a capture comes to: its causes, the most frequent first, and the exchanges of the first one's first row."""
+    """What a capture comes to: its causes, the most frequent first, and the exchanges of the first one's first row.
+
+    Where no row is at fault, `exchanges` are those that an alarm is about, and `row` is None.
+    """
 
     info: CaptureInfo
     causes: tuple[Cause, ...]
@@ -123,7 +129,18 @@ def _captured(capture: Capture, now_ns: int) -> Captured:
     ]
     label = found[0].rows[0] if found else None
     row = next((row for row in capture.rows() if row.key.label == label), None) if label else None
-    exchanges = row_material(capture, row, now_ns=now_ns).exchanges if row else ()
+    exchanges = row_material(capture, row, now_ns=now_ns).exchanges if row else _alarming(capture, info.live, now_ns)
     contracts = [(contract, capture.document(contract)) for contract in capture.contracts()]
     known = tuple((contract, document) for contract, document in contracts if document is not None)
     return Captured(info, tuple(found), exchanges, label, known)
+
+
+def _alarming(capture: Capture, live: bool, now_ns: int) -> tuple[Seen, ...]:
+    """What the first alarm's server was asked: a run that never ends has no failed row, and is not healthy."""
+    recent = capture.latest(LATEST)
+    end_ns = now_ns if live else max((one.started_ns for one in recent), default=now_ns)
+    told = alarms(capture.open_exchanges() if live else [], recent, end_ns)
+    if not told:
+        return ()
+    asked = [one for one in recent if one.server == told[0].server]
+    return material_of(capture, asked, now_ns=now_ns).exchanges

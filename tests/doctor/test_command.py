@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.doctor.conftest import OLD_S
 
 from gymtap.proxy.cli.program import execute
 
@@ -66,3 +67,27 @@ def test_why_works_on_the_same_files(gymtap: Call, run: Any) -> None:
     code, out, _ = gymtap("why", "--log", log, "--output", run.output, "--source", run.source)
     assert code == 0
     assert "verifier_runtime" in out
+
+
+def test_a_run_that_never_ended_is_not_healthy(gymtap: Call, tmp_path: Path) -> None:
+    """No row failed, because none came to an end: the provider drops every try of one call."""
+    lines = [
+        {
+            "seq": number,
+            "hop": "provider",
+            "t0": OLD_S + number / 2,
+            "t1": OLD_S + number / 2 + 0.01,
+            "method": "POST",
+            "path": "/v1/chat/completions",
+            "req_headers": [["Host", "127.0.0.1:8000"], ["Content-Type", "application/json"]],
+            "req_body": '{"model": "m", "messages": []}',
+            "error": "ServerDisconnectedError('Server disconnected')",
+        }
+        for number in range(20)
+    ]
+    (tmp_path / "boundaries.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
+    assert gymtap("import", tmp_path / "boundaries.jsonl", "-c", tmp_path / "capture")[0] == 0
+    code, out, _ = gymtap("doctor", tmp_path / "capture", "--json")
+    document = json.loads(out)
+    assert (code, document["healthy"], document["diagnosis"]["layer"]) == (1, False, "infra")
+    assert document["steps"][1]["outcome"] == "problem"
