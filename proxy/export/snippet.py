@@ -29,6 +29,9 @@ _SDK_CALLS = {
 }
 _SDK_HEADERS = frozenset({"authorization", "content-type", "accept", "accept-encoding", "user-agent", "cookie"})
 _ARGUMENT_BYTES = 100_000  # Linux takes 128 KiB in one
+_EXPECTED_BYTES = 2**20  # from here on curl asks before it sends
+_TARGET_VARIABLE = "GYMTAP_TARGET"
+_PLAIN_TARGET = re.compile(r"/(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/?]|%[0-9A-F]{2})*")
 _PARTS = re.compile(f"({re.escape(PLACEHOLDER)})")
 
 
@@ -38,7 +41,7 @@ def curl(kept: Kept) -> str:
     headers = _headers(exchange)
     method = exchange.request.method
     lines = ["curl --head" if method == "HEAD" else f"curl --request {shlex.quote(method)}"]
-    lines += [f"--header {_shell(name, f'{name}: {value}')}" for name, value in headers]
+    lines += [f"--header {_shell(_variable(name), _header(name, value))}" for name, value in headers]
     lines += [f"--header {name}:" for name in _unsent(headers, body)]
     before = ""
     if body and _is_plain(body):
@@ -46,13 +49,40 @@ def curl(kept: Kept) -> str:
     elif body:
         before = f"printf %s {shlex.quote(base64.b64encode(body).decode())} | base64 --decode | "
         lines.append("--data-binary @-")
-    return before + " \\\n  ".join([*lines, shlex.quote(url(kept))]) + "\n"
+    target = exchange.request.target
+    if not _is_plain_target(target):
+        lines.append(f"--request-target {_shell(_TARGET_VARIABLE, target)}")
+    lines.append(shlex.quote(url(kept) if _is_plain_target(target) else _origin(kept)))
+    return _warned(kept) + before + " \\\n  ".join(lines) + "\n"
+
+
+def _header(name: str, value: str) -> str:
+    """As curl takes it: an empty one ends in a semicolon."""
+    return f"{name}: {value}" if value else f"{name};"
+
+
+def _is_plain_target(target: str) -> bool:
+    """Whether clients send such a target as it is: none of them takes it apart, escapes it or shortens it."""
+    return _PLAIN_TARGET.fullmatch(target) is not None and "/." not in target and PLACEHOLDER not in target
+
+
+def _origin(kept: Kept) -> str:
+    """Who is asked, where the target is said apart."""
+    return f"{(kept.server.upstream if kept.server else '') or f'http://{kept.exchange.server}'}/"
+
+
+def _warned(kept: Kept) -> str:
+    """A comment where the body is not what was sent."""
+    if PLACEHOLDER.encode() in (kept.request_body or b""):
+        return f"# In the body, {PLACEHOLDER} stands for what was redacted: put yours in its place.\n"
+    return ""
 
 
 def _unsent(headers: Sequence[tuple[str, str]], body: bytes) -> list[str]:
     """Headers that curl makes of its own accord, and the recorded client did not."""
     named = {name.lower() for name, _ in headers}
     own = ["Accept", "User-Agent", *(["Content-Type"] if body else [])]
+    own += ["Expect"] if len(body) > _EXPECTED_BYTES else []
     return [name for name in own if name.lower() not in named]
 
 
@@ -77,24 +107,49 @@ def _variable(name: str) -> str:
     return "GYMTAP_" + re.sub(r"[^A-Z0-9]", "_", name.upper())
 
 
-def _shell(name: str, text: str) -> str:
+def _shell(variable: str, text: str) -> str:
+    """A word of a shell's; what was redacted in it is taken from the environment, which must have it."""
     parts = _PARTS.split(text)
-    return "".join(f'"${_variable(name)}"' if part == PLACEHOLDER else shlex.quote(part) for part in parts if part)
+    return "".join(f'"${{{variable}:?}}"' if part == PLACEHOLDER else _quoted(part) for part in parts if part)
 
 
-def _python(name: str, text: str) -> str:
-    """A Python expression for a header's value."""
+def _quoted(text: str) -> str:
+    """Recorded text has a character for each byte that crossed the wire."""
+    raw = text.encode("latin-1", "replace")
+    try:
+        return shlex.quote(raw.decode())
+    except UnicodeDecodeError:
+        return f"\"$(printf '{''.join(f'\\{byte:03o}' for byte in raw)}')\""
+
+
+def _python(variable: str, text: str) -> str:
+    """A Python expression of the bytes that crossed the wire."""
     parts = [part for part in _PARTS.split(text) if part]
-    said = [f'os.environ["{_variable(name)}"]' if part == PLACEHOLDER else repr(part) for part in parts]
+    said = [
+        f'os.environb[b"{variable}"]' if part == PLACEHOLDER else repr(part.encode("latin-1", "replace"))
+        for part in parts
+    ]
+    return " + ".join(said) or 'b""'
+
+
+def _python_text(variable: str, text: str) -> str:
+    """The same, as text."""
+    parts = [part for part in _PARTS.split(text) if part]
+    said = [f'os.environ["{variable}"]' if part == PLACEHOLDER else repr(part) for part in parts]
     return " + ".join(said) or '""'
 
 
 def python(kept: Kept) -> str:
     """A script with httpx that sends the same bytes and prints the answer; without time limit, following nothing."""
-    exchange = kept.exchange
-    headers = [f"    ({name!r}, {_python(name, value)})," for name, value in _headers(exchange)]
-    needs = ["import os", ""] if any("os.environ" in line for line in headers) else []
-    return "\n".join(
+    asked = kept.exchange.request
+    headers = [
+        f"    ({name.encode()!r}, {_python(_variable(name), value)})," for name, value in _headers(kept.exchange)
+    ]
+    plain = _is_plain_target(asked.target)
+    apart = "" if plain else f', extensions={{"target": {_python(_TARGET_VARIABLE, asked.target)}}}'
+    address = url(kept) if plain else _origin(kept)
+    needs = ["import os", ""] if "os.environ" in "".join([*headers, apart]) else []
+    return _warned(kept) + "\n".join(
         [
             *needs,
             "import httpx",
@@ -103,9 +158,9 @@ def python(kept: Kept) -> str:
             *headers,
             "]",
             f"content = {kept.request_body or b''!r}",
-            "answer = httpx.request(",
-            f"    {exchange.request.method!r}, {url(kept)!r}, headers=headers, content=content, timeout=None",
-            ")",
+            f"request = httpx.Request({asked.method!r}, {address!r}, headers=headers, content=content{apart})",
+            "with httpx.Client(timeout=None) as client:",
+            "    answer = client.send(request)",
             "print(answer.status_code)",
             "print(answer.text)",
             "",
@@ -123,8 +178,11 @@ def openai(kept: Kept) -> str:
         what = f"{exchange.request.method} {path}"
         raise UsageError(f"{exchange.id} is no call that the OpenAI SDK makes: {what}", "use --format python or curl")
     base = url(kept).partition("?")[0].removesuffix(ending)
-    extra = [f"        {name!r}: {_python(name, value)}," for name, value in _headers(exchange, tuple(_SDK_HEADERS))]
-    return "\n".join(
+    extra = [
+        f"        {name!r}: {_python_text(_variable(name), value)},"
+        for name, value in _headers(exchange, tuple(_SDK_HEADERS))
+    ]
+    return _warned(kept) + "\n".join(
         [
             "import os",
             "",

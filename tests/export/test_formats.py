@@ -23,14 +23,16 @@ from pyarrow import parquet  # type: ignore[import-untyped]  # it is not annotat
 
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.core.recorded import Kept
+from gymtap.proxy.core.redaction import PLACEHOLDER
 from gymtap.proxy.export import Chosen, Wanted
 from gymtap.proxy.export.har import har
 from gymtap.proxy.export.lines import exchange_lines, row_lines
-from gymtap.proxy.export.parquet import write_parquet
+from gymtap.proxy.export.parquet import GROUP_BYTES, record, write_parquet
 from gymtap.proxy.export.snippet import curl, openai, python
 from gymtap.proxy.store import Capture
-from gymtap.schemas import Server
+from gymtap.schemas import Body, Call, Exchange, Headers, Request, Server, ServerKind, State
 
+CLIENTS_OWN = {b"host", b"content-length"}
 SCHEMA = Path(__file__).parent / "har12.schema.json"
 DOCS = Path(__file__).parents[2] / "docs/exports.md"
 
@@ -125,6 +127,34 @@ class TestParquet:
         )
         assert {(server, status): count for server, status, count, *_ in found} == failures != {}
 
+    def test_nothing(self, capture: Capture, tmp_path: Path) -> None:
+        """An empty choice has all columns and no line, so a query over it says so."""
+        with (tmp_path / "none.parquet").open("wb") as out:
+            write_parquet(Chosen(capture, Wanted(server="nobody")), out)
+        (query,) = re.findall(r"```sql\n(.*?)```", DOCS.read_text(), re.DOTALL)
+        with duckdb.connect() as database:
+            found = database.execute(query.replace("capture.parquet", str(tmp_path / "none.parquet"))).fetchall()
+        assert found == []
+
+    def test_every_column_is_documented(self, capture: Capture) -> None:
+        """The schema that is written is the one that the documentation lists, and lines carry all of it."""
+        out = io.BytesIO()
+        write_parquet(Chosen(capture, Wanted()), out)
+        columns = parquet.read_schema(io.BytesIO(out.getvalue())).names
+        (listed,) = re.findall(r"## Parquet\n(.*?)```", DOCS.read_text(), re.DOTALL)
+        assert set(columns) - set(re.findall(r"`(\w+)`", listed)) == set()
+        assert record(named(capture, "a1")).keys() <= set(columns)
+
+    def test_longer_than_a_group(self, capture: Capture) -> None:
+        """Many bodies are written in several groups, none of which holds more than a few of them."""
+        kept = named(capture, "a1")
+        long = Kept(kept.exchange, kept.server, b"x" * (GROUP_BYTES // 2), kept.response_body)
+        out = io.BytesIO()
+        write_parquet((long for _ in range(5)), out)
+        file = parquet.ParquetFile(io.BytesIO(out.getvalue()))
+        assert (file.metadata.num_rows, file.num_row_groups) == (5, 3)
+        assert {len(row["request_body"]) for row in file.read(["request_body"]).to_pylist()} == {GROUP_BYTES // 2}
+
     def test_every_body_is_there(self, capture: Capture) -> None:
         """Text and binary bodies each in their column, times to the nanosecond."""
         out = io.BytesIO()
@@ -151,12 +181,13 @@ async def sent(tmp_path: Path) -> AsyncIterator[Ask]:
                 "method": request.method,
                 "target": request.raw_path,
                 "headers": {name.lower(): value for name, value in request.headers.items()},
+                "fields": [(name, value) for name, value in request.raw_headers if name.lower() not in CLIENTS_OWN],
                 "body": await request.read(),
             }
         )
         return web.json_response({"id": "x", "object": "chat.completion", "created": 1, "model": "m", "choices": []})
 
-    app = web.Application()
+    app = web.Application(client_max_size=2**24)
     app.router.add_route("*", "/{tail:.*}", take)
     runner = web.AppRunner(app)
     await runner.setup()
@@ -170,14 +201,16 @@ async def sent(tmp_path: Path) -> AsyncIterator[Ask]:
             Server(name="x", listen="", upstream=f"http://127.0.0.1:{port}"),
             kept.request_body,
         )
-        script = {"sh": curl, "python": python, "openai": openai}[interpreter](moved)
-        command = ["sh", "-c", script] if interpreter == "sh" else [sys.executable, "-W", "error", "-c", script]
-        environ = os.environ | {"OPENAI_API_KEY": "sk-again", "NO_PROXY": "*"}
+        script = tmp_path / "script"
+        script.write_text({"sh": curl, "python": python, "openai": openai}[interpreter](moved))
+        command = ["sh", str(script)] if interpreter == "sh" else [sys.executable, "-W", "error", str(script)]
+        secrets = {"OPENAI_API_KEY": "sk-again", "GYMTAP_TARGET": "again", "GYMTAP_X_TOKEN": "tk-again"}
         child = await asyncio.create_subprocess_exec(
-            *command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            *command, env=os.environ | secrets | {"NO_PROXY": "*"}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
-        _, errors = await child.communicate()
+        said, errors = await child.communicate()
         assert child.returncode == 0, errors.decode()
+        assert not [secret for secret in secrets.values() if secret.encode() in said + errors]
         return seen[-1]
 
     yield ask
@@ -194,21 +227,80 @@ def named(capture: Capture, name: str) -> Kept:
 async def test_one_exchange_is_sent_again(capture: Capture, sent: Ask, interpreter: str, name: str) -> None:
     """curl and httpx send the method, the target and the body byte for byte, and the secret from the environment."""
     kept = named(capture, name)
-    asked = await sent(kept, interpreter)
-    assert (asked["method"], asked["target"]) == ("POST", kept.exchange.request.target)
-    assert asked["body"] == (kept.request_body or b"")
-    assert asked["headers"]["content-type"] == "application/json"
+    found = await sent(kept, interpreter)
+    assert (found["method"], found["target"]) == ("POST", kept.exchange.request.target)
+    assert found["body"] == (kept.request_body or b"")
+    assert found["headers"]["content-type"] == "application/json"
     if name == "a2":
-        assert asked["headers"]["authorization"] == "Bearer sk-again"
+        assert found["headers"]["authorization"] == "Bearer sk-again"
+
+
+def asked(target: str, headers: Headers, body: bytes) -> Kept:
+    """An exchange with that request."""
+    request = Request(method="PUT", target=target, headers=headers, body=Body(digest=None, size_bytes=len(body)))
+    exchange = Exchange(
+        id="a1", server="x", kind=ServerKind.PROVIDER, call=Call.OTHER, state=State.OPEN, started_ns=1, request=request
+    )
+    return Kept(exchange, None, body)
+
+
+UGLY = (
+    ("x-Quotes", """it's "q" `id` $HOME \\ !x %s"""),
+    ("X-Twice", "1"),
+    ("X-TWICE", "2"),
+    ("X-Empty", ""),
+    ("X-Utf8", "\u00c3\u00a9"),  # as recorded: a character for each byte
+    ("X-Latin1", "\u00e9'\u00ff"),
+)
+
+
+@pytest.mark.parametrize("interpreter", ["sh", "python"])
+@pytest.mark.parametrize(
+    ("target", "body"),
+    [
+        ("/plain?a=%2F&b", b"""{"a": "it's \\n $HOME `id` \\u00e9 \xc3\xa9 %s !x"}\n"""),
+        ("//a/../b/./c?d=[1]{2}|^&e=%7e", b"\r\n\r\n"),
+        ("/a/%zz/\"'$x`", b"@not-a-file"),
+        ("/huge", b'{"text": "' + b"0123456789abcdef" * 200_000 + b'"}'),
+        ("/binary", bytes(range(256)) * 3),
+    ],
+)
+async def test_bytes_that_shells_and_clients_would_change(
+    sent: Ask, interpreter: str, target: str, body: bytes
+) -> None:
+    """The target, the header fields in their order and case, and the body arrive as they were recorded."""
+    found = await sent(asked(target, UGLY, body), interpreter)
+    assert (found["method"], found["target"]) == ("PUT", target)
+    assert found["fields"] == [(name.encode(), value.encode("latin-1")) for name, value in UGLY]
+    assert found["body"] == body
+
+
+@pytest.mark.parametrize("interpreter", ["sh", "python"])
+async def test_secrets_come_from_the_environment(sent: Ask, interpreter: str) -> None:
+    """What was redacted, in a header or in the target, is asked for by name; of a body it is said."""
+    headers = (("X-Token", f"v1 {PLACEHOLDER}"), ("Content-Type", "text/plain"))
+    kept = asked(f"/x?key={PLACEHOLDER}&a=b", headers, f"key={PLACEHOLDER}".encode())
+    found = await sent(kept, interpreter)
+    assert found["target"] == "/x?key=again&a=b"
+    assert found["fields"][0] == (b"X-Token", b"v1 tk-again")
+    assert "put yours in its place" in curl(kept).splitlines()[0]
+
+
+def test_a_secret_that_is_not_there(capture: Capture) -> None:
+    """Nothing is sent without it, and the variable is named."""
+    bare = {name: value for name, value in os.environ.items() if name != "OPENAI_API_KEY"}
+    done = subprocess.run(["sh", "-c", curl(named(capture, "a2"))], env=bare, capture_output=True, check=False)
+    assert done.returncode != 0
+    assert b"OPENAI_API_KEY" in done.stderr
 
 
 async def test_the_sdk_makes_the_same_call(capture: Capture, sent: Ask) -> None:
     """The OpenAI SDK sends the same JSON, once."""
     kept = named(capture, "a2")
-    asked = await sent(kept, "openai")
-    assert asked["target"] == "/v1/chat/completions"
-    assert orjson.loads(asked["body"]) == orjson.loads(kept.request_body or b"")
-    assert asked["headers"]["authorization"] == "Bearer sk-again"
+    found = await sent(kept, "openai")
+    assert found["target"] == "/v1/chat/completions"
+    assert orjson.loads(found["body"]) == orjson.loads(kept.request_body or b"")
+    assert found["headers"]["authorization"] == "Bearer sk-again"
 
 
 def test_what_the_sdk_cannot_say(capture: Capture) -> None:
