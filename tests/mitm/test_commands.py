@@ -67,6 +67,26 @@ async def test_run_with_proxy_variables(
     assert found.request.target == "/echo"
 
 
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+async def test_what_goes_direct(upstream: Any, tmp_path: Path, environ: dict[str, str]) -> None:
+    """Loopback is left to the first engine, and what the user exempts stays so; what is not HTTPS goes through too."""
+    url = f"http://127.0.0.1:{upstream.plain_port}/echo"
+    ask = f"curl -s -d a {url}; no_proxy=$NO_PROXY,h.test curl -s -d b --connect-to ::{url[7:-5]} http://h.test/echo;"
+    ask += f"no_proxy= NO_PROXY= curl -s -d c {url}; echo $NO_PROXY"
+    child = await asyncio.create_subprocess_exec(
+        *(*GYMTAP, "run", "--proxy-env", "--capture", str(tmp_path / "capture"), "--", "sh", "-c", ask),
+        env=environ | {"NO_PROXY": "example.com"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+    out, errors = await child.communicate()
+    assert out.decode() == "abcexample.com,localhost,127.0.0.1,::1\n", errors.decode()
+    capture = Capture(tmp_path / "capture")
+    (found,) = capture.exchanges()
+    assert found.request.body is not None
+    assert capture.body(found.request.body) == b"c"
+
+
 @pytest.mark.parametrize(
     ("options", "says"),
     [

@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,26 @@ with urllib.request.urlopen(urllib.request.Request(sys.argv[1], b"hello")) as an
 HTTPX = """
 import sys, httpx
 print(httpx.post(sys.argv[1], content=b"hello").text)
+"""
+REQUESTS = """
+import sys, requests
+print(requests.post(sys.argv[1], data=b"hello").text)
+"""
+OPENAI = """
+import sys, httpx, openai
+client = openai.OpenAI(base_url=sys.argv[1].removesuffix("/echo"), api_key="x")
+print(client.post("/echo", body="hello", cast_to=httpx.Response).json())
+"""
+AIOHTTP = """
+import asyncio, sys, aiohttp
+async def main():
+    async with aiohttp.ClientSession(trust_env=True) as session:
+        async with session.post(sys.argv[1], data=b"hello") as answer:
+            print(await answer.text())
+asyncio.run(main())
+"""
+FETCH = """
+fetch(process.argv[1], {method: "POST", body: "hello"}).then((answer) => answer.text()).then(console.log);
 """
 NODE = """
 const http = require("http"), https = require("https");
@@ -48,10 +69,19 @@ public class Ask {
 COMMANDS = {
     "urllib": [sys.executable, "-c", PYTHON],
     "httpx": [sys.executable, "-c", HTTPX],
+    "requests": [sys.executable, "-c", REQUESTS],
+    "openai": [sys.executable, "-c", OPENAI],
+    "aiohttp": [sys.executable, "-c", AIOHTTP],
     "curl": ["curl", "--silent", "--show-error", "--fail", "--data", "hello"],
     "node": ["node", "-e", NODE],
+    "fetch": ["node", "-e", FETCH],
     "java": ["java", "-Dhttp.nonProxyHosts=", "Ask.java"],
 }
+
+
+def _node_major() -> int:
+    said = subprocess.run(["node", "--version"], capture_output=True, text=True, check=True).stdout
+    return int(said.removeprefix("v").partition(".")[0])
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -60,6 +90,10 @@ async def test_a_client_goes_through_and_trusts(stand: Any, upstream: Any, tmp_p
     command = COMMANDS[name]
     if shutil.which(command[0]) is None:
         pytest.skip(f"{command[0]} is not installed")
+    if name == "requests" and find_spec("requests") is None:
+        pytest.skip("requests is not installed")
+    if name == "fetch" and _node_major() < 24:
+        pytest.skip("node's own fetch uses proxy variables from version 24 on")
     (tmp_path / "Ask.java").write_text(JAVA)
     standing = await stand()
     write_trust(tmp_path, standing.engine.ca, os.environ)
