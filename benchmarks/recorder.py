@@ -32,7 +32,7 @@ from gymtap.proxy.core.events import Answered, Ended, Event, Opened, RequestData
 from gymtap.proxy.core.redaction import Redactor
 from gymtap.proxy.recorder import Recorder
 from gymtap.proxy.store import CaptureWriter
-from gymtap.proxy.tap import load_addons
+from gymtap.proxy.tap import NEW_OBJECTS, load_addons
 from gymtap.schemas import Server, ServerKind
 
 MIXES = ("model", "gym", "gym+header")
@@ -266,13 +266,16 @@ def record(events: list[Event], directory: Path) -> float:
 
 
 def digest(directory: Path) -> str:
-    """What a capture says, without who wrote it, when, and in how many transactions."""
+    """What a capture says, without who wrote it, when, and in how many transactions, which also number the rows."""
     connection = sqlite3.connect(next(directory.glob("*.sqlite")))
+    rows = {number: key for number, *key in connection.execute("SELECT * FROM rows")}
     lines = []
-    for table in ("servers", "rows", "exchanges", "bodies", "segments", "findings", "gaps"):
+    for table in ("servers", "exchanges", "bodies", "segments", "findings", "gaps"):
         cursor = connection.execute(f"SELECT * FROM {table} ORDER BY 1, 2")
         names = [column[0] for column in cursor.description]
-        lines += [repr([table, *(v for n, v in zip(names, row, strict=True) if n != "changed")]) for row in cursor]
+        for values in cursor:
+            said = {**dict(zip(names, values, strict=True)), "changed": None}
+            lines.append(repr((table, {**said, "row": rows.get(said.get("row"))})))
     connection.close()
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:16]
 
@@ -301,6 +304,7 @@ def measure(name: str, arguments: argparse.Namespace, folder: Path) -> None:
     """Print one mix's line, or its profile."""
     events = mix(name, arguments.exchanges)
     count = sum(isinstance(event, Opened) for event in events)
+    gc.set_threshold(NEW_OBJECTS)
     gc.collect()
     gc.freeze()
     if arguments.profile:
