@@ -32,8 +32,9 @@ from gymtap.proxy.tui.byte_lines import Bytes
 from gymtap.proxy.tui.choice import Choice
 from gymtap.proxy.tui.content import Content
 from gymtap.proxy.tui.feed import Feed
-from gymtap.proxy.tui.help import Help
+from gymtap.proxy.tui.help import Help, key_name
 from gymtap.proxy.tui.in_flight import InFlight
+from gymtap.proxy.tui.lines import Lines
 from gymtap.proxy.tui.overview import Overview
 from gymtap.proxy.tui.page import Page
 from gymtap.proxy.tui.prompt import Prompt
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from gymtap.proxy.tui.replaying import Asked
 
 _BEAT_S = 0.1
+_WALKS = frozenset(one.action for one in Lines.BINDINGS if isinstance(one, Binding))
 _SWITCH_S = 0.001
 _STUBS = {"p": "provider", "u": "provider,judge"}
 _WAYS = (
@@ -58,7 +60,7 @@ _WAYS = (
     ("u", "the provider's and the judge's recorded answers"),
     ("a", "as it was, to where it went"),
     ("t", "to another target …"),
-    ("o", "with any option: from a hop, edits, where the stub listens, how often …"),
+    ("o", "with any option: hop, edits, stub address, times …"),
 )
 
 
@@ -401,7 +403,7 @@ class GymtapTui(App[None]):
         """Ask for every option, and send it again."""
         from gymtap.proxy.tui.replay_form import ReplayForm  # noqa: PLC0415  # slow to load, and not needed to open
 
-        if (chosen := await self.push_screen_wait(ReplayForm(asked))) is not None:
+        if (chosen := await self.push_screen_wait(ReplayForm(asked, reader.path))) is not None:
             self._replay(chosen, reader)
 
     def _replay(self, asked: "Asked", reader: Reader) -> None:
@@ -425,13 +427,14 @@ class GymtapTui(App[None]):
         return dataclasses.replace(asked, written=after.decode("utf-8", "replace"))
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
-        """The palette: everything that has a key here, and the quickest filters."""
+        """The palette: everything that has a key here, but for walking about, and the quickest filters."""
+        told: set[str] = set()
         for active in screen.active_bindings.values():
             binding = active.binding
-            if binding.description and active.enabled and binding.action != "command_palette":
-                yield SystemCommand(
-                    binding.description, f"key {binding.key_display or binding.key}", self._doing(active)
-                )
+            walks = binding.action == "command_palette" or (active.node is not screen and binding.action in _WALKS)
+            if binding.description and active.enabled and not walks and binding.description not in told:
+                told.add(binding.description)
+                yield SystemCommand(binding.description, f"key {key_name(binding.key)}", self._doing(active))
         for wanted in ("is:failed", "is:running", "is:marked", "reward<=0"):
             yield SystemCommand(f"rows: {wanted}", "show these rows", partial(self.show_rows, wanted))
 

@@ -1,5 +1,6 @@
 """One exchange, in tabs: each is made when it is looked at, and bodies are read beside the screen."""
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any, ClassVar
@@ -103,7 +104,7 @@ class ExchangePage(Page):
         super().changed()
         is_open = self._loaded is None or self._loaded.exchange.state is State.OPEN
         if is_open and time.monotonic() - self._read_at > _AGAIN_S:
-            self._read_at = time.monotonic()
+            self._read_at = math.inf  # not again before this one is done, however long it takes
             self._read()
 
     @work(exclusive=True, group="read", exit_on_error=False)
@@ -113,6 +114,8 @@ class ExchangePage(Page):
         except GymtapError as error:
             self.query_one("#heading", Static).update(Text(f"✗ {error}"))
             return
+        finally:
+            self._read_at = time.monotonic()
         first = self._loaded is None
         self._loaded, self._filled = loaded, set()
         about = self._diagnosis.findings if self._diagnosis else ()

@@ -28,6 +28,7 @@ from gymtap.proxy.views.plain import printable
 
 _NAME_CELLS = 15
 _VALUE_CELLS = 22
+_WIDE_CELLS = 100
 
 
 @dataclass(frozen=True)
@@ -127,6 +128,7 @@ class ReplayForm(ModalScreen[Asked | None]):
     ReplayForm { align: center middle; }
     ReplayForm > Vertical { width: 110; max-width: 98%; height: 24; max-height: 96%; }
     ReplayForm > Vertical { border: round $primary; padding: 0 1; }
+    ReplayForm #about { height: auto; max-height: 2; color: $text-muted; }
     ReplayForm #command { height: auto; max-height: 4; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -135,15 +137,17 @@ class ReplayForm(ModalScreen[Asked | None]):
         Binding("backspace,delete", "clear", "As it was"),
     ]
 
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: Asked, capture: Path) -> None:
         super().__init__()
         self._asked = asked
+        self._capture = capture
 
     def compose(self) -> ComposeResult:
         """The options, and the command."""
         with Vertical():
             yield Static(Text(f"replay {self._asked.name}: Enter changes, Backspace takes back, s sends", "bold"))
             yield TextLines(id="options", follow_targets=True)
+            yield Static("", id="about")
             yield Static("", id="command")
 
     def on_mount(self) -> None:
@@ -156,19 +160,33 @@ class ReplayForm(ModalScreen[Asked | None]):
         self.query_one("#command", Static).update(Text(self._command(), "dim", overflow="fold"))
 
     def _command(self) -> str:
-        if len(self._asked.what) > 1:
-            return f"gymtap replay --filter … {shlex.join(arguments(self._asked)[len(self._asked.what) :])}"
-        return printable(f"gymtap replay {shlex.join(arguments(self._asked))}") + (
-            " --edit" if self._asked.written is not None else ""
-        )
+        """What to type for it; rows that were filtered stand for themselves."""
+        count = len(self._asked.what)
+        words = arguments(self._asked)
+        what = shlex.join(words[:count]) if count == 1 else "--filter …"
+        edit = ["--edit"] if self._asked.written is not None else []
+        return printable(f"gymtap replay {what} {shlex.join([*words[count:], *edit, '-c', str(self._capture)])}")
 
     def _line(self, name: str) -> Text:
         value = getattr(self._asked.options, name)
         told = {True: "yes", False: "no", None: "-"}.get(value) if name in _CYCLES else written(name, value) or "-"
         line = Text(FIELDS[name].option.ljust(_NAME_CELLS), no_wrap=True)
         shown = Text(printable(str(told)), "dim" if value == getattr(_DEFAULTS, name) else "bold")
-        shown.truncate(max(_VALUE_CELLS, 0), overflow="ellipsis", pad=True)
+        shown.truncate(
+            _VALUE_CELLS if self.size.width >= _WIDE_CELLS else _VALUE_CELLS // 2, overflow="ellipsis", pad=True
+        )
         return line.append_text(shown).append(f"  {FIELDS[name].about}", "dim")
+
+    def on_lines_moved(self, event: Lines.Moved) -> None:
+        """Explain the option in full."""
+        event.stop()
+        if (name := self._option) is not None:
+            self.query_one("#about", Static).update(Text(FIELDS[name].about, "dim"))
+
+    def on_resize(self) -> None:
+        """The values have more room, or less."""
+        if self.is_mounted:
+            self._show()
 
     # Changing
 

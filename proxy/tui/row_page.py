@@ -1,5 +1,6 @@
 """One row: its calls as a waterfall, and beside it (beneath it, on a narrow screen) the diagnosis in its fixed form."""
 
+import math
 import time
 from dataclasses import dataclass
 from typing import ClassVar
@@ -111,7 +112,7 @@ class RowPage(Page):
         super().changed()
         running = self._seen is None or self._seen.row.state is RowState.RUNNING
         if running and time.monotonic() - self._read_at > _AGAIN_S:
-            self._read_at = time.monotonic()
+            self._read_at = math.inf  # not again before this one is done, however long it takes
             self._read()
 
     @work(exclusive=True, group="read", exit_on_error=False)
@@ -125,6 +126,8 @@ class RowPage(Page):
         except GymtapError as error:
             self.query_one("#heading", Static).update(Text(f"✗ {error}"))
             return
+        finally:
+            self._read_at = time.monotonic()
         self._show_why(self.diagnosis, first=first)
 
     def _show(self, seen: Seen) -> None:

@@ -148,7 +148,7 @@ class RowsPage(Page):
     @work(exclusive=True, group="ask", exit_on_error=False)
     async def action_filter(self) -> None:
         """Ask for another filter."""
-        label = "filter: layer:model_serving status:5xx task:12 ~timeout boundary:verify dur>2s -is:done   (? explains)"
+        label = "filter, as in: layer:config status:5xx boundary:verify dur>2s ~timeout -is:done"
         text = await self.app.push_screen_wait(Prompt(label, self._filter.text, parse))
         if text is not None:
             self.show_filter(parse(text))
@@ -284,7 +284,7 @@ class RowsPage(Page):
 
     def action_export(self) -> None:
         """Write the rows that are shown, or their exchanges, to a file."""
-        self.tui.export(Wish(f"{self.tui.feed.path.name}-rows", rows=self._keys()))
+        self.tui.export(Wish(self.tui.feed.path.name, rows=self._keys()))
 
     def _keys(self) -> tuple[RowKey, ...]:
         """The rows that are shown."""
