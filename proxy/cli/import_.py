@@ -1,5 +1,6 @@
 """`gymtap import`: exchanges from other places, in a capture, so that everything else works on them."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated
 
@@ -29,6 +30,7 @@ def _import(
 
     from gymtap.proxy.imports import import_files  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.store import Capture, captures_root, fresh  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.tap import GAPS_EXIT_CODE  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.views.words import counted  # noqa: PLC0415 - quick `--help`
 
     done = import_files(files, capture or fresh(captures_root(), time.time_ns()))
@@ -40,6 +42,6 @@ def _import(
     else:
         rows = f"{counted(info.rows, 'row')}, {info.failed_rows} failed"
         screen.note(f"{counted(done.exchanges, 'exchange')} from {counted(done.files, 'file')}; {rows} in {done.path}")
-        screen.note(f"next: gymtap rows {done.path}")
+        screen.note(f"next: gymtap rows {shlex.quote(str(done.path))}")
     if not done.whole:
-        raise typer.Exit(1)
+        raise typer.Exit(GAPS_EXIT_CODE)
