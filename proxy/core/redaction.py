@@ -3,28 +3,34 @@
 Bodies are not parsed: rules look at bytes, knowing how quotes are escaped at any depth of JSON inside strings
 inside Python reprs. So a body that is not whole, or not JSON, is treated like any other, everything but the
 secrets stays byte for byte, and JSON stays JSON. A secret becomes the fixed text `<redacted>`; a tag by which
-equal secrets could be told would let short ones be guessed.
+equal secrets could be told would let short ones be guessed. What is escaped, wide or streamed in deltas is looked
+at once more as it would be read (`secret_readings`).
 
 One linear-time pattern (Rust's regex engine, by way of jsonschema-rs) first asks whether a text may hold a
 secret at all; it takes a few microseconds for a usual body, and only what it flags is looked at more closely.
 """
 
+import gzip
 import re
-from collections.abc import Sequence
+import urllib.parse
+from collections.abc import Callable, Sequence
 
 import jsonschema_rs
+import zstandard
 
+from gymtap.proxy.core.content import ContentError, decoder
+from gymtap.proxy.core.secret_readings import HIDDEN, may_be_read_otherwise, readings, unfinished
 from gymtap.proxy.core.secret_rules import (
-    MARK,
+    COOKIE_RULES,
     NAME,
     QUERY_NAMES,
     RULES,
+    SHAPE_RULES,
     SUSPECT,
-    Span,
     merge,
-    signatures,
     value_spans,
 )
+from gymtap.proxy.core.secret_shapes import MARK, SHAPED, Span
 from gymtap.schemas import Headers
 
 PLACEHOLDER = MARK.decode()
@@ -38,9 +44,11 @@ _HEADER = re.compile(
 _COOKIE_VALUE = re.compile(r'"?([^."]+(?:\.[A-Za-z0-9_-]{5,8}))\.[A-Za-z0-9_-]{16,}"?\Z')
 _PARAMETER = re.compile(rf"{NAME}\Z|\A(?:token|{QUERY_NAMES})\Z", re.IGNORECASE)
 _NAMES_REMEMBERED = 1000
-_CARRY_BYTES = 256
+_CARRY_BYTES = 8 * 1024
 _HOLD_BYTES = 16 * 1024
 _HOLD_LIMIT_BYTES = 2**20
+_DEPTH = 4  # of escapes within escapes
+_PACKED = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
 
 
 class Redactor:
@@ -52,23 +60,45 @@ class Redactor:
 
     def __init__(self, *, keep_cookies: bool = False) -> None:
         self._keep_cookies = keep_cookies
-        self._rules = RULES if keep_cookies else (*RULES, signatures)
+        self._rules = RULES if keep_cookies else (*RULES, *COOKIE_RULES)
         self._names: dict[str, str] = {}
-        self._suspects = jsonschema_rs.validator_for(
-            {"pattern": SUSPECT}, pattern_options=jsonschema_rs.RegexOptions()
-        ).is_valid
+        self._suspects = _matcher(SUSPECT)
+        self._is_shaped = _matcher(SHAPED)
+        self._is_escaped = _matcher(HIDDEN)
+        self._needs_a_look = _matcher(f"{SUSPECT}|{HIDDEN}")
 
     def body(self, content: bytes) -> tuple[bytes, int]:
-        """A body, whole; see `stream` for long ones."""
+        """A body, whole; see `stream` for long ones. One that is packed without a header that says so stays packed."""
+        for magic, coding in _PACKED:
+            if content.startswith(magic):
+                return self._packed(content, coding)
         spans = self.spans(content)
         return _replace(content, spans) if spans else (content, 0)
 
-    def spans(self, content: bytes) -> list[Span]:
-        """Where the secrets are, in order and apart."""
-        if not self._suspects(content.decode("latin-1")):
+    def spans(self, content: bytes, depth: int = _DEPTH) -> list[Span]:
+        """Where the secrets are, in order and apart, as it is and as it may be read."""
+        text = content.decode("latin-1")
+        if not self._needs_a_look(text) and not may_be_read_otherwise(content):
             return []
-        spans = merge([span for rule in self._rules for span in rule(content)])
-        return [span for span in spans if content[span.start : span.end] != span.text]
+        spans: list[Span] = []
+        if self._suspects(text):
+            lower = content.lower()
+            rules = (*self._rules, *SHAPE_RULES) if self._is_shaped(text) else self._rules
+            spans = [span for rule in rules for span in rule(content, lower)]
+        for reading in readings(content, escaped=self._is_escaped(text)) if depth else ():
+            spans += reading.places(self.spans(reading.data, depth - 1))
+        return [span for span in merge(spans) if content[span.start : span.end] != span.text]
+
+    def _packed(self, content: bytes, coding: str) -> tuple[bytes, int]:
+        undo = decoder(coding)
+        try:
+            plain = b"".join(undo.feed(content)) if undo is not None else b""
+        except ContentError:
+            return content, 0
+        clean, replaced = self.body(plain)
+        if not replaced:
+            return content, 0
+        return gzip.compress(clean, mtime=0) if coding == "gzip" else zstandard.compress(clean), replaced
 
     def text(self, text: str) -> tuple[str, int]:
         """A message, a label, a line."""
@@ -98,7 +128,7 @@ class Redactor:
         parts = []
         for part in query.split("&"):
             name, equals, value = part.partition("=")
-            if equals and value not in ("", PLACEHOLDER) and _PARAMETER.search(name):
+            if equals and value not in ("", PLACEHOLDER) and _PARAMETER.search(_plain_name(name)):
                 parts.append(f"{name}={PLACEHOLDER}")
                 total += 1
             else:
@@ -139,6 +169,16 @@ class Redactor:
             if len(self._names) < _NAMES_REMEMBERED:
                 self._names[name] = said
         return said
+
+
+def _matcher(pattern: str) -> Callable[[str], bool]:
+    """Whether a text matches, asked of Rust's regex engine."""
+    return jsonschema_rs.validator_for({"pattern": pattern}, pattern_options=jsonschema_rs.RegexOptions()).is_valid
+
+
+def _plain_name(name: str) -> str:
+    """A parameter's name without escapes and brackets, as in `user%5Bpassword%5D`."""
+    return urllib.parse.unquote(name).rstrip("]")
 
 
 def _latin(made: tuple[bytes, int]) -> tuple[str, int]:
@@ -192,9 +232,10 @@ class StreamRedactor:
     def settle(self) -> bytes:
         """What is clean up to the end of the last line, for a body that comes slowly; maybe nothing.
 
-        A line that ends as if the value of its last name came on the next one is held back.
+        A line that ends as if the value of its last name came on the next one is held back, and of an event stream
+        the last word, which may be the beginning of a key.
         """
-        cut = self._held.rfind(b"\n") + 1
+        cut = min(self._held.rfind(b"\n") + 1, unfinished(self._held))
         if self._held[:cut].rstrip()[-1:] in (b"", b":", b"=", b"[", b","):
             return b""
         return self._take(cut)
@@ -207,13 +248,24 @@ class StreamRedactor:
         data, begin = self._context + self._held, len(self._context)
         cut = begin + wanted
         spans = [span for span in self._redactor.spans(data) if span.start >= begin]
-        across = next((span for span in spans if span.start < cut <= span.end and cut < len(data)), None)
-        if across is not None:
-            cut = across.start if len(self._held) < _HOLD_LIMIT_BYTES else across.end
+        if cut < len(data):
+            cut = self._whole(spans, cut)
         clean, replaced = _replace(data[begin:cut], [_shift(span, begin) for span in spans if span.end <= cut])
         self.replaced += replaced
         self._context, self._held = data[max(0, cut - _CARRY_BYTES) : cut], data[cut:]
         return clean
+
+    def _whole(self, spans: list[Span], cut: int) -> int:
+        """The cut, moved so that no secret lies across it; one in several parts is held from its first on."""
+        if len(self._held) >= _HOLD_LIMIT_BYTES:
+            return max([cut, *(span.end for span in spans if span.start < cut <= span.end)])
+        start = None
+        for span in spans:
+            if span.text:
+                start = span.start
+            if start is not None and start < cut <= span.end:
+                return start
+        return cut
 
 
 def _shift(span: Span, by: int) -> Span:

@@ -1,4 +1,4 @@
-"""Where the secrets in a text are: by the names of fields, by the shapes of keys, by their place in a URL.
+"""Where the secrets in a text are by their names: of fields, flags, variables, elements, parts, parameters, cookies.
 
 Rules look at bytes and know how quotes are escaped at any depth of JSON inside strings inside Python reprs. Each
 is linear in the size of its input: it begins at literals that are found fast, and looks around them a bounded way.
@@ -6,96 +6,111 @@ is linear in the size of its input: it begins at literals that are found fast, a
 
 import re
 from collections.abc import Iterator
-from typing import NamedTuple
+from functools import lru_cache
 
-MARK = b"<redacted>"
+from gymtap.proxy.core.secret_shapes import (
+    SUSPECT_SHAPES,
+    Span,
+    bearers,
+    begun,
+    marked,
+    pem,
+    places,
+    signature,
+    signatures,
+)
 
 # What a field, a flag, a variable or a parameter that holds a secret is called; its name ends so.
 NAME = (
     r"api[-_]?keys?|access[-_]?keys?(?:[-_]?id)?|(?:secret|private|signing|encryption|account|auth|subscription|master"
-    r"|service|storage|license|wandb|shared)[-_]?keys?|secrets?|passw(?:or)?ds?|passphrase|passwd|pwd|credentials?"
-    r"|(?:proxy[-_]?)?authorization"
+    r"|service|storage|license|wandb|shared|functions|openai|anthropic|azure|gemini|google|mistral|deepseek|groq|tavily"
+    r"|serper|nvidia|aws|huggingface)[-_]?keys?|secrets?|passw(?:or)?ds?|passphrase|passcode|passwd|pwd|credentials?"
+    r"|(?:db|smtp|redis|mysql|pg|proxy|ssh|admin)[-_]pass|(?:proxy[-_]?)?authorization"
     r"|(?:access|auth|api|refresh|id|session|bearer|security|csrf|xsrf|hf|hub|hugging_?face|github|gitlab|gh|slack|bot|app"
     r"|user|service|personal|private|secret|oauth2?|jwt|wandb|ngc|nvidia|login|client|device|deploy|registry|npm|pypi"
     r"|identity)[-_]?tokens?"
 )
-# `token` alone may as well be a piece of text with its log probability: there the value has to look like a secret.
-NAMES = rf"(?:{NAME}|token)"
+# `token` alone may as well be a piece of text with its log probability, and `API key` words of a sentence: there the
+# value has to look like a secret.
+_UNSURE = r"(?:token|(?:api|access|secret|private) keys?(?: provided)?)"
+NAMES = rf"(?:{NAME}|{_UNSURE})"
 
-# Keys that say what they are: what each begins with, and the whole.
-_SHAPES = (
-    *((start, r"[A-Za-z0-9_*-]{12,}") for start in ("sk-", "csk-", "nvapi-", "glpat-", "xai-", "pplx-", "pypi-")),
-    *((start, r"[A-Za-z0-9_-]{16,}") for start in ("hf_", "gsk_", "r8_", "fw_", "npm_", "whsec_", "tgp_v1_")),
-    *((start, r"[A-Za-z0-9_-]{16,}") for start in ("sk_live_", "rk_live_", "sk_test_", "rk_test_")),
-    *((start, r"[A-Za-z0-9_]{20,}") for start in ("ghp_", "gho_", "ghs_", "ghu_", "ghr_", "github_pat_")),
-    ("xox", r"[abeoprs]-[A-Za-z0-9-]{10,}"),
-    ("xapp-", r"[A-Za-z0-9-]{10,}"),
-    *((start, r"[A-Z0-9]{16}") for start in ("AKIA", "ASIA")),
-    ("AIza", r"[A-Za-z0-9_-]{30,}"),
-    ("ya29.", r"[A-Za-z0-9_-]{20,}"),
-    ("SG.", r"[A-Za-z0-9_-]{16,256}\.[A-Za-z0-9_-]{16,}"),
-    ("dapi", r"[0-9a-f]{32}"),
-)
-_JWT = r"[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{4,}\.[A-Za-z0-9_-]*"
-_SIGNED = r"[A-Za-z0-9+/_-]{8,}={0,2}\.[A-Za-z0-9_-]{5,8}\.[A-Za-z0-9_-]{16,}"
 QUERY_NAMES = r"(?:key|sig|signature|token|x-(?:amz|goog)-(?:signature|credential|security-token))"
 _SPACE = r"(?:[ \t\r\n]|\\+[nrt])"
 _VALUE_FIELD = rf"\\*[\"']{_SPACE}{{0,64}},{_SPACE}{{0,64}}\\*[\"']value\\*[\"']{_SPACE}{{0,64}}:"  # as HAR has headers
+_IS = r"(?::=|=>|[:=])"
+_PREFIX = r"[bBrRuUfF]{0,2}"
+_VISIBLE = r"(?:[a-z0-9-]+(?: |%20|\+))?[A-Za-z0-9._~+/=:$!@-]{12}"
 
 SUSPECT = "|".join(
     (
-        *(re.escape(start) + rest for start, rest in _SHAPES),
-        rf"eyJ(?:{_JWT}|{_SIGNED})",
-        rf"(?i:{NAMES}\\*[\"']?{_SPACE}*[:=])",
-        rf"(?i:{NAMES}{_VALUE_FIELD})",
+        *SUSPECT_SHAPES,
+        rf"(?i:{NAME}\\*[\"']?\]?{_SPACE}*[:=])",
+        rf"(?i:{_UNSURE}\\*[\"']?\]?{_SPACE}*{_IS}{_SPACE}*(?:\[|{_PREFIX}\\*[\"']{_VISIBLE}|{_VISIBLE}))",
+        rf"(?i:(?:{NAMES}|cookie)\\*[\"']{_SPACE}*,{_SPACE}*{_PREFIX}\\*[\"'])",
+        rf"(?i:</[a-z0-9_.:-]*{NAMES}[ \t]*>)",
+        rf"(?i:{NAMES}(?:</|\\*[\"'][^<>\"']*(?:>|[ \t](?:value|content)=)))",
+        r"(?i:form-data;|cookie\\*[\"']?[ \t]*[:=])",
         rf"(?i:--?[a-z0-9_.-]*{NAMES}[ \t])",
         rf"(?i:(?:[?&]|\\u0026|&amp;){QUERY_NAMES}=)",
-        r"(?i:bearer(?:[ \t]|%20|\+))",
-        r"PRIVATE KEY-----",
+        r"PRIVATE KEY(?: BLOCK)?-----",
         r"://[^/\s\"'@]+@",
     )
 )
-
 """What a text that may hold a secret matches, in the syntax of Rust's regex engine; all rules below are within it."""
 
-# A key begins a word, or follows an escape sequence whose last letters would seem to belong to it.
-_ESCAPED = rb"(?<=\\[bfnrt])|(?<=\\u[0-9A-Fa-f]{4})|(?<=\\x[0-9A-Fa-f]{2})|(?<=%[0-9A-Fa-f]{2})"
-
-
-def _key(start: str, rest: str, before: bytes = rb"A-Za-z0-9") -> re.Pattern[bytes]:
-    return re.compile(rb"(?:(?<![" + before + rb"])|" + _ESCAPED + rb")" + re.escape(start).encode() + rest.encode())
-
-
-# The two that begin with eyJ are tried once for each run of their letters, else they were quadratic.
-_SHAPED = (
-    *((start.encode(), _key(start, rest)) for start, rest in _SHAPES),
-    (b"eyJ", _key("eyJ", _JWT, rb"A-Za-z0-9_-")),
+_STEMS = (b"key", b"secret", b"pass", b"pwd", b"credential", b"authorization", b"token")
+_STEM = (
+    r"(?P<stem>(?:key(?:[-_]?id)?|secret|password|passwd|passwrd|passphrase|passcode|pass|pwd|credential|authorization"
+    r"|token)s?)"
 )
-_COOKIE = _key("eyJ", r"([A-Za-z0-9+/_-]{8,}={0,2}\.[A-Za-z0-9_-]{5,8}\.)[A-Za-z0-9_-]{16,}", rb"A-Za-z0-9+/_-")
-
-_STEMS = (b"key", b"secret", b"passw", b"passphrase", b"pwd", b"credential", b"authorization", b"token")
-_NAME_BYTES = 32
+_NAME_BYTES = 40
+_NAME_CHARACTERS = frozenset(b"abcdefghijklmnopqrstuvwxyz0123456789_-")
 _NAMED = re.compile(NAMES.encode() + rb"\Z")
+_SURE = re.compile(rf"(?:{NAME})\Z".encode())
 _KEYED = re.compile(
-    rb"(?P<stem>(?:key(?:[-_]?id)?|secret|password|passwd|passwrd|passphrase|pwd|credential|authorization|token)s?)"
-    rb"(?:(?P<close>\\*[\"'])(?:"
-    + _SPACE.encode()
-    + rb"{0,64},"
-    + _SPACE.encode()
-    + rb"{0,64}\\*[\"']value\\*[\"'])?"
-    + _SPACE.encode()
-    + rb"{0,64}[:=]"
-    + _SPACE.encode()
-    + rb"{0,64}|[ \t]{0,8}(?P<colon>[:=])[ \t]{0,64}|(?P<space>[ \t]{1,64}))(?P<open>\\*[\"'\[])?",
+    (
+        rf"{_STEM}(?: provided)?(?:(?P<close>\\*[\"'])\]?(?:{_SPACE}{{0,64}},{_SPACE}{{0,64}}\\*[\"']value\\*[\"'])?"
+        rf"{_SPACE}{{0,64}}(?:{_IS}(?!=)|(?P<comma>,)){_SPACE}{{0,64}}"
+        rf"|\]?[ \t]{{0,8}}(?P<colon>{_IS})(?!=)[ \t]{{0,64}}"
+        rf"(?:[A-Za-z_][\w.\[\]| ]{{0,40}}[ \t]=[ \t]*(?={_PREFIX}[\"']))?"
+        rf"|(?P<space>[ \t]{{1,64}}))(?:{_PREFIX}(?P<open>\\*[\"'\[]))?"
+    ).encode(),
     re.IGNORECASE,
 )
-_BEARER = re.compile(rb"(?i:bearer)(?:[ \t]|%20|\+)+(?=[^\s\"']{0,200}[0-9]|[^\s\"']{20})([A-Za-z0-9._~+/=-]{6,})")
-_QUERY = re.compile(rb"(?:[?&]|\\u0026|&amp;)(?i:" + QUERY_NAMES.encode() + rb")=([^&\s\"'\\#<>]+)")
+_MARKUP = re.compile(
+    (
+        _STEM + r"(?:\\*[\"'][^<>\"']{0,64}[ \t](?:value|content)[ \t]?=[ \t]?\\*[\"'](?P<value>[^\"'<>\\]{1,4096}+)"
+        r"|\\*[\"'][^<>]{0,128}>(?P<text>[^<]{1,4096}+)<"
+        rf"|</key>{_SPACE}{{0,64}}"
+        r"<string>(?P<plist>[^<]{1,4096}+)<"
+        r"|(?:\s[^<>]{0,256})?>(?:\s{0,64}<!\[CDATA\[(?P<cdata>(?s:.){1,4096}?)\]\]>\s{0,64}|(?P<element>[^<]{1,4096}+))"
+        r"</[\w.:-]{0,128}?(?P=stem)\s{0,8}>)"
+    ).encode(),
+    re.IGNORECASE,
+)
+_IDENTIFIER = re.compile(rb"[a-z]+(?:[_-][a-z0-9]+)*")  # a name beside a name, as in lists of required fields
+
+_QUERY_MARKS = (b"?", b"&", b"\\u0026")
+_QUERY = re.compile(rb"(?:[?&](?:amp;)?|\\u0026)(?i:" + QUERY_NAMES.encode() + rb")=([^&\s\"'\\#<>]+)")
 _USERINFO = re.compile(rb"://(?:([^/\s\"'@:\\?#]{0,128}):([^/\s\"'@\\?#]{1,256})|([^/\s\"'@:\\?#]{16,256}))@")
-_PEM = re.compile(rb"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY-----")
-_PEM_REST = re.compile(rb"(?:[A-Za-z0-9+/=\s:,.-]|\\+[nrt])*")
-_PEM_END = re.compile(rb"-----END [A-Z0-9 ]{0,40}PRIVATE KEY-----")
-_PEM_BYTES = 32 * 1024
+
+_NEWLINE = rb"(?:\r?\n|(?:\\+r)?\\+n)"
+_PART = re.compile(rb"form-data;[^\r\n]{0,256}?[ ;]name\*?=(?:utf-8'')?\\*\"?([^\"\r\n;\\]{1,128})", re.IGNORECASE)
+_PART_BEGIN = re.compile(_NEWLINE + _NEWLINE)
+_PART_END = re.compile(_NEWLINE + rb"--|\Z")
+_PART_HEADER_BYTES = 1024
+
+_COOKIES = re.compile(
+    (
+        rf"cookie(?:\\*[\"'](?:{_SPACE}{{0,64}},{_SPACE}{{0,64}}\\*[\"']value\\*[\"'])?{_SPACE}{{0,8}}[:,]{_SPACE}{{0,8}}"
+        rf"{_PREFIX}\\*[\"']|[ \t]{{0,8}}[:=][ \t]{{0,8}}[\"']?)"
+    ).encode(),
+    re.IGNORECASE,
+)
+_COOKIE_PAIR = re.compile(rb"[ \t]*([^\s=;,\"'\\]{1,128})=([^\s;,\"'\\]{0,8192})(?:;|(?=[\s\"'\\,])|\Z)")
+_COOKIE_SECRET = re.compile(rb"(?=\S*[0-9A-Z])\S{8,}")
+_COOKIE_ATTRIBUTES = frozenset((b"path", b"domain", b"max-age", b"expires", b"samesite", b"version", b"priority"))
 
 _SCHEME = re.compile(
     rb"(?:basic|bearer|digest|negotiate|token|apikey|key|aws4-hmac-sha256)(?:[ \t]|%20|\+)+", re.IGNORECASE
@@ -114,34 +129,13 @@ _TYPES = re.compile(
     re.IGNORECASE,
 )  # what stands there in source code and schemas
 _NO_SECRET = re.compile(rb"EMPTY|\[?REDACTED\]?")  # what vLLM's users write for no key at all, and others' placeholder
-_SECRET_VALUE = re.compile(rb"(?=[^\s]*[0-9])(?=[^\s]*[A-Za-z])[A-Za-z0-9._~+/=:$!@-]{12,}|[A-Za-z0-9._~+/=-]{32,}")
-
-
-class Span(NamedTuple):
-    """A place to replace, and by what."""
-
-    start: int
-    end: int
-    text: bytes = MARK
-
-
-def _places(data: bytes, literals: tuple[bytes, ...]) -> Iterator[int]:
-    """Where any of the literals stands; finding them one by one is many times faster than one pattern."""
-    for literal in literals:
-        place = data.find(literal)
-        while place >= 0:
-            yield place
-            place = data.find(literal, place + len(literal))
-
-
-def _matches(data: bytes, literal: bytes, pattern: re.Pattern[bytes]) -> Iterator[re.Match[bytes]]:
-    """Disjoint matches of a pattern that begins with a literal."""
-    place = data.find(literal)
-    while place >= 0:
-        match = pattern.match(data, place)
-        if match is not None:
-            yield match
-        place = data.find(literal, place + len(literal) if match is None else match.end())
+_SECRET_VALUE = re.compile(
+    rb"(?=[^\s]*[0-9])(?=[^\s]*[A-Za-z])[A-Za-z0-9._~+/=:$!@-]{12,}|(?=[^\s]*[A-Za-z])[A-Za-z0-9._~+/=-]{32,}"
+)
+_LOGPROB = re.compile(rb"\\*[\"'][ ]?,[ ]?\\*[\"'](?:logprob|bytes)\b")  # what follows a token that was generated
+_TOKEN_FIELDS = (b'"token": "', b'"token":"')
+_SHORTEST = 12
+_AFTER_STRING = re.compile(rb"\s*(?:[,}\]:]|\Z)")
 
 
 def _string_end(data: bytes, start: int, quote: bytes, depth: int) -> int:
@@ -169,7 +163,7 @@ def _content(data: bytes, start: int, end: int, *, sure: bool) -> Iterator[Span]
         start = scheme.end()
     if _NO_SECRET.fullmatch(data, start, end):
         return
-    if end > start and (sure or _SECRET_VALUE.fullmatch(data, start, end)):
+    if end > start and (sure or (_SECRET_VALUE.fullmatch(data, start, end) and not _LOGPROB.match(data, end))):
         yield Span(start, end)
 
 
@@ -187,29 +181,39 @@ def _bare(data: bytes, match: re.Match[bytes], *, sure: bool) -> Iterator[Span]:
     scheme = _SCHEME.match(data, start)
     if scheme is not None:
         start = scheme.end()
-    line_start = _LINE_START.search(data, max(0, match.start() - 64), match.start())
-    whole_line = line_start is not None and match["colon"] == b":"
-    found = (_LINE if whole_line and sure else _WORD).match(data, start)
-    if found is None or _TYPES.match(data, start) or data[found.end() : found.end() + 1] in (b"(", b"["):
+    found = _WORD.match(data, start)
+    if _TYPES.match(data, start) or (found is None and not sure):
         return
-    end = start + len(found[0].rstrip())
-    yield from _content(data, start, end, sure=sure)
+    if sure and match["colon"] == b":" and _LINE_START.search(data, max(0, match.start() - 64), match.start()):
+        found = _LINE.match(data, start)
+    if found is None or data[found.end() : found.end() + 1] in (b"(", b"["):
+        return
+    yield from _content(data, start, start + len(found[0].rstrip()), sure=sure)
 
 
-def _keyed(data: bytes) -> Iterator[Span]:
-    """Values of fields, variables, flags and YAML lines whose name says that they are secret."""
-    lower = data.lower()
+def keyed(data: bytes, lower: bytes) -> Iterator[Span]:
+    """Values of fields, variables, flags, elements and YAML lines whose name says that they are secret."""
+    markup = b"<" in data
     done = 0
-    for start in sorted(_places(lower, _STEMS)):
+    for start in sorted(places(lower, _STEMS)):
+        if start < done or _is_short_token(data, lower, start):
+            continue
         match = _KEYED.match(data, start)
-        if match is None or start < done:
-            continue
-        name = _NAMED.search(lower, max(0, start - _NAME_BYTES), match.end("stem"))
-        if name is None or (match["space"] is not None and not _is_flag(data, name.start())):
-            continue
-        for span in _value(data, match, sure=name[0] != b"token"):
-            yield span
-            done = max(done, span.end)
+        if match is not None and (match["space"] is None or _is_flag(data, start)):
+            spans = list(_value(data, lower, match))
+        else:
+            spans = list(_element(data, lower, start)) if markup else []
+        yield from spans
+        done = max(done, spans[-1].end if spans else 0)
+
+
+def _is_short_token(data: bytes, lower: bytes, start: int) -> bool:
+    """Whether it is a token of a generation, too short for a secret; bodies with log probabilities are full of them."""
+    for field in _TOKEN_FIELDS:
+        if lower.startswith(field, start - 1):
+            begin = start - 1 + len(field)
+            return data.find(b'"', begin, begin + _SHORTEST) >= 0
+    return False
 
 
 def _is_flag(data: bytes, start: int) -> bool:
@@ -217,62 +221,138 @@ def _is_flag(data: bytes, start: int) -> bool:
     return _IN_NAME.search(data, max(0, start - 64), start) is not None
 
 
-def _value(data: bytes, match: re.Match[bytes], *, sure: bool) -> Iterator[Span]:
+def _name(lower: bytes, start: int, end: int) -> tuple[bool, bytes] | None:
+    """Whether the name whose stem begins here is surely a secret's, and the name; None when it is no such name."""
+    begin = _word_start(lower, start)
+    if begin == start and lower[start - 1 : start] == b" ":
+        begin = _word_start(lower, start - 1)
+    return _known(lower[begin:end])
+
+
+def _word_start(lower: bytes, end: int) -> int:
+    for begin in range(end, max(0, end - _NAME_BYTES), -1):
+        if lower[begin - 1] not in _NAME_CHARACTERS:
+            return begin
+    return max(0, end - _NAME_BYTES)
+
+
+@lru_cache(maxsize=4096)
+def _known(words: bytes) -> tuple[bool, bytes] | None:
+    name = _NAMED.search(words)
+    return None if name is None else (_SURE.search(name[0]) is not None, name[0])
+
+
+def _value(data: bytes, lower: bytes, match: re.Match[bytes]) -> Iterator[Span]:
+    end = match.end("stem") + len(" provided") * lower.startswith(b" provided", match.end("stem"))
+    named = _name(lower, match.start(), end)
+    if named is None:
+        return
+    sure, name = named
     opening = match["open"]
-    if opening is None:
+    if match["comma"] is not None:
+        yield from _pair(data, match, name) if opening and not opening.endswith(b"[") else ()
+    elif opening is None:
         number = _NUMBER.match(data, match.end()) if match["close"] is not None else None
-        if number is not None and sure:
-            yield Span(number.start(), number.end(), match["close"] + MARK + match["close"])
+        if number is not None and sure and not name.endswith(b"s"):
+            yield Span(number.start(), number.end(), match["close"] + b"<redacted>" + match["close"])
         elif match["close"] is None:
             yield from _bare(data, match, sure=sure)
     elif opening.endswith(b"["):
         if match["close"] is not None:
             yield from _array(data, match.end(), sure=sure)
-    else:
+    elif not _is_over(data, match):
         end = _string_end(data, match.end(), opening[-1:], len(opening) - 1)
         yield from _content(data, match.end(), end, sure=sure)
 
 
-def _pem(data: bytes) -> Iterator[Span]:
-    position = 0
-    while (match := _PEM.search(data, position)) is not None:
-        end = _PEM_END.search(data, match.end(), match.end() + _PEM_BYTES)
-        rest = _PEM_REST.match(data, match.end(), match.end() + _PEM_BYTES)
-        position = end.end() if end is not None else rest.end() if rest is not None else match.end()
-        yield Span(match.start(), position)
+def _is_over(data: bytes, match: re.Match[bytes]) -> bool:
+    """Whether the quote that seems to open the value ends the string with the name in it, as in a prompt for it."""
+    opening, closing = match["open"], match["close"]
+    if closing is not None and len(opening) < len(closing):
+        return True
+    alike = closing is not None and opening[-1:] == closing[-1:]
+    return not alike and _AFTER_STRING.match(data, match.end()) is not None
 
 
-def _userinfo(data: bytes) -> Iterator[Span]:
-    for match in _USERINFO.finditer(data):
-        yield Span(*match.span(2 if match[2] is not None else 3))
+def _pair(data: bytes, match: re.Match[bytes], name: bytes) -> Iterator[Span]:
+    """The second of two strings in brackets, as in lists of header fields; not what is another name."""
+    end = _string_end(data, match.end(), match["open"][-1:], len(match["open"]) - 1)
+    after = data[end + len(match["open"]) : end + len(match["open"]) + 1]
+    scheme = name.endswith(b"authorization") and _SCHEME.match(data, match.end(), end)
+    if after in (b")", b"]") and not _IDENTIFIER.fullmatch(data, match.end(), end):
+        yield from _content(data, match.end(), end, sure=bool(scheme))
 
 
-def _shapes(data: bytes) -> Iterator[Span]:
-    """Keys that say what they are, wherever they stand."""
-    for literal, pattern in _SHAPED:
-        for match in _matches(data, literal, pattern):
-            yield Span(*match.span())
+def _element(data: bytes, lower: bytes, start: int) -> Iterator[Span]:
+    """What XML's elements and attributes hold."""
+    match = _MARKUP.match(data, start)
+    named = _name(lower, start, match.end("stem")) if match is not None else None
+    if match is None or named is None:
+        return
+    group = str(match.lastgroup)
+    begin, end = match.span(group)
+    text = data[begin:end]
+    begin += len(text) - len(text.lstrip())
+    yield from _content(data, begin, begin + len(text.strip()), sure=named[0] and group not in ("value", "text"))
 
 
-def _bearers(data: bytes) -> Iterator[Span]:
-    for match in _BEARER.finditer(data):
-        yield Span(*match.span(1))
+def parts(data: bytes, lower: bytes) -> Iterator[Span]:
+    """Parts of a form (RFC 7578) whose name says that they are secret."""
+    done = 0
+    for place in places(lower, (b"form-data;",)):
+        match = _PART.match(data, place) if place >= done else None
+        if match is None:
+            continue
+        name = match[1].lower().rstrip(b"]")
+        named = _name(name, len(name), len(name))
+        begin = _PART_BEGIN.search(data, match.end(), match.end() + _PART_HEADER_BYTES)
+        if named is None or begin is None:
+            continue
+        end = _PART_END.search(data, begin.end())
+        done = end.start() if end else len(data)
+        yield from _content(data, begin.end(), done, sure=named[0])
 
 
-def _parameters(data: bytes) -> Iterator[Span]:
+def userinfo(data: bytes, lower: bytes) -> Iterator[Span]:
+    """Passwords, and tokens in a user's place, in URLs anywhere."""
+    del lower
+    for place in places(data, (b"://",)):
+        match = _USERINFO.match(data, place)
+        if match is not None:
+            yield Span(*match.span(2 if match[2] is not None else 3))
+
+
+def parameters(data: bytes, lower: bytes) -> Iterator[Span]:
     """Values of query parameters, in URLs anywhere."""
-    for match in _QUERY.finditer(data):
-        yield Span(*match.span(1))
+    del lower
+    done = 0
+    for place in sorted(places(data, _QUERY_MARKS)):
+        match = _QUERY.match(data, place) if place >= done else None
+        if match is not None:
+            yield Span(*match.span(1))
+            done = match.end()
 
 
-def signatures(data: bytes) -> Iterator[Span]:
-    """The signatures of session cookies that stand in a body; their payload stays readable."""
-    for match in _matches(data, b"eyJ", _COOKIE):
-        yield Span(match.end(1), match.end())
+def cookies(data: bytes, lower: bytes) -> Iterator[Span]:
+    """Cookies in header fields that stand in a body; the payload of a signed session stays readable."""
+    done = 0
+    for place in places(lower, (b"cookie",)):
+        header = _COOKIES.match(data, place) if place >= done else None
+        match = _COOKIE_PAIR.match(data, header.end()) if header is not None else None
+        while match is not None:
+            done = match.end()
+            if match[1].lower() not in _COOKIE_ATTRIBUTES and _COOKIE_SECRET.fullmatch(match[2]):
+                yield signature(data, *match.span(2)) or Span(*match.span(2))
+            match = _COOKIE_PAIR.match(data, done) if match[0].endswith(b";") else None
 
 
-RULES = (_pem, _keyed, _shapes, _bearers, _parameters, _userinfo)
-"""All but `signatures`, which a capture that keeps cookies leaves out."""
+RULES = (pem, keyed, bearers, parts, parameters, userinfo)
+"""All but those about shapes, and about cookies, which a capture that keeps cookies leaves out."""
+
+SHAPE_RULES = (begun, marked)
+"""For a text that SHAPED matches."""
+
+COOKIE_RULES = (signatures, cookies)
 
 
 def value_spans(data: bytes) -> Iterator[Span]:
@@ -286,7 +366,7 @@ def merge(spans: list[Span]) -> list[Span]:
     for span in sorted(spans, key=lambda span: (span.start, -span.end)):
         if merged and span.start < merged[-1].end:
             last = merged[-1]
-            merged[-1] = Span(last.start, max(last.end, span.end), last.text)
+            merged[-1] = Span(last.start, max(last.end, span.end), last.text or span.text)
         else:
             merged.append(span)
     return merged

@@ -226,10 +226,10 @@ def test_a_long_body_is_kept_but_not_looked_into(new_desk: Callable[..., Desk]) 
 def test_what_a_slow_body_has_brought_is_there_before_its_end(desk: Desk) -> None:
     """A stream's events are readable as they come, without the secrets in them, and the whole replaces them."""
     head, *_ = response()
-    desk.play(*request(), head, ResponseData(1, b'data: {"delta": "one"}\n\ndata: {"api_'))
-    assert desk.bodies(Capture(desk.directory).exchange("a1"))[1] == b'data: {"delta": "one"}\n\n'
+    desk.play(*request(), head, ResponseData(1, b'data: {"step": "one"}\n\ndata: {"api_'))
+    assert desk.bodies(Capture(desk.directory).exchange("a1"))[1] == b'data: {"step": "one"}\n\n'
     desk.play(ResponseData(1, b'key": "Zq9vX7"}\n\n'))
-    so_far = b'data: {"delta": "one"}\n\ndata: {"api_key": "<redacted>"}\n\n'
+    so_far = b'data: {"step": "one"}\n\ndata: {"api_key": "<redacted>"}\n\n'
     streaming = Capture(desk.directory).exchange("a1")
     assert (streaming.state, desk.bodies(streaming)[1]) == (State.OPEN, so_far)
     capture = desk.play(ResponseData(1, b"data: [DONE]\n\n"), Ended(1, BEGIN_NS))
