@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import signal
 import socket
 from collections.abc import AsyncIterator, Sequence
@@ -52,8 +53,8 @@ async def stand(standing: Standing, say: Say) -> int:
     """
     await _check(standing)
     config = await fetch_config(standing.gym) if standing.gym is not None else {}
+    stopped = _on_signals()
     async with Tap(standing.tap) as tap, AsyncExitStack() as stack:
-        stopped = _on_signals()
         watch_open_files(say)
         for mapping in standing.mappings:
             await _open(tap, mapping, say)
@@ -135,7 +136,7 @@ async def _on_request(tap: Tap, standing: Standing, say: Say) -> AsyncIterator[N
     await control.start(standing.control_port)
     write_control(tap.capture, ControlAddress(url=control.url, token=control.token, pid=os.getpid()))
     say(f"gymtap: takes over on request at {control.url}")
-    say(f'gymtap: in the run\'s environment: eval "$(gymtap env --capture {tap.capture})"')
+    say(f'gymtap: in the run\'s environment: eval "$(gymtap env --capture {shlex.quote(str(tap.capture))})"')
     try:
         yield
     finally:

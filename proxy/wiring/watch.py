@@ -5,6 +5,7 @@ cannot read, it says nothing about.
 """
 
 import asyncio
+import shlex
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -44,7 +45,8 @@ async def _watch(capture: Path, say: Callable[[str], None], every_s: float) -> N
         first = {(alarm.kind, alarm.server): alarm for alarm in reversed(found)}  # of many rows' storms, one is said
         for key, alarm in first.items():
             if key not in known:
-                say(f"gymtap: {str(alarm.kind).replace('_', ' ')}: {alarm.message}; see `gymtap inflight {capture}`")
+                kind, named = str(alarm.kind).replace("_", " "), shlex.quote(str(capture))
+                say(f"gymtap: {kind}: {alarm.message}; see `gymtap inflight {named}`")
         known = set(first)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shlex
 import signal
 from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
@@ -100,7 +101,7 @@ def _summary(info: CaptureInfo, nothing: str) -> list[str]:
         kinds = ", ".join(sorted({gap.kind for gap in info.gaps}))
         lines.append(f"gymtap: NOT everything was captured ({kinds}): {info.gaps[0].detail}")
     if info.exchanges:
-        lines.append(f"gymtap: see it with: gymtap rows {info.path}")
+        lines.append(f"gymtap: see it with: gymtap rows {shlex.quote(info.path)}")
     else:
         lines.append(f"gymtap: nothing was captured: {nothing}")
     return lines
