@@ -52,7 +52,7 @@ def _view(name: str, shows: str, *steps: str) -> View:
     return View(name, shows, steps)
 
 
-_ROWS = ("l", "~what went wrong")
+_ROWS = ("l", r"~([0-9,]+) of \1 rows")
 _FIRST_FAILED = (*_ROWS, "n")
 _ROOT_CAUSE = (*_FIRST_FAILED, "R", "~400 Bad Request")
 _GOOD_ANSWER = (*_ROWS, "Enter", "~└ *✓ provider|└─✓ provider", "G", "k", "Enter", "~200 OK", "~choices")
@@ -89,7 +89,7 @@ VIEWS = (
           *_GOOD_ANSWER, "l", "~turn"),
     _view("exchange-headers", "headers as they crossed the wire", *_ROOT_CAUSE, *"ll", "~[Cc]ontent-[Tt]ype"),
     _view("exchange-timing", "timing, and by what the exchange was attributed", *_ROOT_CAUSE, *"lll", "~found by"),
-    _view("exchange-events", "a stream, event by event", *_STREAM, *"llll", "~[0-9] events|delta"),
+    _view("exchange-events", "a stream, event by event", *_STREAM, *"llll", r"~\[DONE\]"),
     _view("exchange-raw", "the body as it came", *_ROOT_CAUSE, *"lllll", '~"error"'),
     _view("exchange-hex", "the same in hex", *_ROOT_CAUSE, *"llllll", "~7b 22"),
     _view("in-flight", "what is open now, the oldest first", "i", "~in flight\n"),
