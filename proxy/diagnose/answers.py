@@ -67,13 +67,13 @@ def _responses(body: dict[str, Any]) -> Answer:
     items = [item for item in body["output"] if isinstance(item, dict)]
     incomplete = body.get("incomplete_details")
     reason = incomplete.get("reason") if isinstance(incomplete, dict) else None
-    calls = [item for item in items if item.get("type") == "function_call"]
+    calls = [item for item in items if str(item.get("type")).endswith("_call")]  # hosted tools' calls are calls too
     return Answer(
         text="".join(_text(item.get("content")) for item in items if item.get("type") in {"message", None}),
         reasoning="".join(
             _text(item.get("summary")) + _text(item.get("content")) for item in items if item.get("type") == "reasoning"
         ),
-        calls=tuple((str(item.get("name")), _arguments(item.get("arguments"))) for item in calls),
+        calls=tuple((str(item.get("name") or item["type"]), _arguments(item.get("arguments"))) for item in calls),
         finish=reason if isinstance(reason, str) else None,
         cut=reason == "max_output_tokens",
         completion_tokens=_tokens(body, "output_tokens"),

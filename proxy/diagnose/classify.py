@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from gymtap.proxy.core.unwrap import unwrap
 from gymtap.proxy.diagnose.evidence import Material, Seen
 from gymtap.proxy.diagnose.fingerprint import fingerprint
-from gymtap.proxy.diagnose.rule import Rule, Sight, Strength, View
+from gymtap.proxy.diagnose.rule import Rule, Sight, Strength, View, left_nothing
 from gymtap.proxy.diagnose.rules import all_rules
 from gymtap.proxy.diagnose.wording import facts, filled
 from gymtap.schemas import (
@@ -75,7 +75,9 @@ def _ranked(view: View, rules: Sequence[Rule] | None) -> list[_Hit]:
 
 def _rank(hit: _Hit, view: View) -> tuple[int, int, int, float, int]:
     severity = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.NOTE: 2}[hit.severity]
-    beside = severity * 2 + (hit.sight.swallowed and view.run_failed)
+    failure = hit.sight.failure
+    harmless = failure is not None and failure.swallowed and view.run_failed and not left_nothing(view, failure)
+    beside = severity * 2 + harmless
     strength = hit.rule.strength
     if hit.sight.source == "log" and strength in {Strength.FALLBACK, Strength.STATUS}:
         strength = Strength.FALLBACK  # in a log the first of the vague ones is the cause, what follows is its noise

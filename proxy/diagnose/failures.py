@@ -49,6 +49,11 @@ class Failure:
     soft: bool = False
     server: str = ""
 
+    @property
+    def told(self) -> bool:
+        """Whether it is an exchange that only tells what another hop was answered, which was not recorded."""
+        return self.exchange is not None and self.call is not self.exchange.call
+
 
 class CallTree:
     """Parents and children of exchanges, in the order in which they began."""
@@ -82,6 +87,10 @@ class CallTree:
         while (parent := self.parents.get(chain[-1].id)) is not None and len(chain) < 32:
             chain.append(parent)
         return chain[::-1]
+
+    def without_parent(self, exchange: Seen) -> list[Seen]:
+        """The exchanges at the same boundary of which, as of this one, no caller was recorded."""
+        return [e for e in self.exchanges if e.boundary == exchange.boundary and e.id not in self.parents]
 
     def tried_again(self, exchange: Seen) -> bool:
         """Whether the /run that it belongs to failed, and another attempt of the same row ended well."""
@@ -158,14 +167,27 @@ def _may_call(outer: Seen, inner: Seen) -> bool:
 def failing_exchanges(tree: CallTree) -> Iterator[Failure]:
     """The innermost failing exchanges, in the order in which they began."""
     for exchange in tree.exchanges:
-        if exchange.failed and exchange.call not in {Call.HEALTH, Call.HEAD} and not _explained(exchange, tree):
+        if not exchange.failed or exchange.call in {Call.HEALTH, Call.HEAD} or _cancelled(exchange, tree):
+            continue
+        if not _explained(exchange, tree):
             yield _exchange_failure(exchange, tree)
+
+
+def _cancelled(exchange: Seen, tree: CallTree) -> bool:
+    """Whether its caller gave it up because something failed there: then it is a consequence and no cause."""
+    if exchange.error is not TransportErrorKind.CLIENT_GONE:
+        return False
+    above = tree.chain(exchange)[:-1]
+    return any((hop.status or 0) >= 400 and "cancelled" not in hop.unwrapped.leaf.text for hop in above)
 
 
 def _explained(exchange: Seen, tree: CallTree) -> bool:
     """Whether a failing exchange below it is why it failed."""
     return any(
-        (child.failed or child.is_open) and not _recovered(child, tree) and _reaches(exchange, child)
+        (child.failed or child.is_open)
+        and not _recovered(child, tree)
+        and not _cancelled(child, tree)
+        and _reaches(exchange, child)
         for child in tree.children[exchange.id]
     )
 
@@ -180,15 +202,27 @@ def _reaches(parent: Seen, child: Seen) -> bool:
 
 def _recovered(exchange: Seen, tree: CallTree) -> bool:
     parent = tree.parents.get(exchange.id)
-    if exchange.failed and tree.tried_again(exchange):
+    if exchange.failed and (tree.tried_again(exchange) or _after_the_verdict(exchange, tree)):
         return True
-    if not exchange.failed or parent is None:
+    if not exchange.failed or (parent is None and exchange.call not in _TRIED_AGAIN):
         return False
+    beside = tree.children[parent.id] if parent is not None else tree.without_parent(exchange)
     return any(
         other.call is exchange.call and not other.failed and not other.is_open and _mends(other, exchange)
-        for other in tree.children[parent.id]
+        for other in beside
         if tree.began_after(other, exchange)
     )
+
+
+_TRIED_AGAIN = frozenset({Call.PROVIDER, Call.JUDGE, Call.MODEL, Call.TOOL})
+"""Calls whose caller tries them again; where no caller was recorded, the same call is looked for beside it."""
+
+
+def _after_the_verdict(exchange: Seen, tree: CallTree) -> bool:
+    """Whether it only put away the session of a row that had ended well."""
+    root = tree.chain(exchange)[0]
+    closes = exchange.call is Call.CLOSE_SESSION or exchange.path.endswith("/agent_sessions/close")
+    return closes and root.call is Call.RUN and not root.failed and not root.is_open
 
 
 def _mends(later: Seen, failed: Seen) -> bool:
@@ -297,13 +331,18 @@ def _soft(exchange: Seen) -> str | None:
 
 
 def _told_status(innermost: Unwrapped) -> int | None:
-    """The status that a body itself tells, as its error's code or beside its title (RFC 9457)."""
+    """The status that a body itself tells: its error's code, a field of it (RFC 9457), or the head of a page."""
     leaf = innermost.leaf
-    told = leaf.value.get("status") if isinstance(leaf.value, dict) else None
-    for code in (leaf.code or "", str(told)):
+    fields = leaf.value if isinstance(leaf.value, dict) else {}
+    for code in (leaf.code or "", *(str(fields.get(name)) for name in ("status", "statusCode", "status_code"))):
         if re.fullmatch(r"[45]\d\d", code):
             return int(code)
-    return None
+    page = _PAGE_STATUS.search(leaf.message) if leaf.kind in {LeafKind.HTML, LeafKind.TEXT} else None
+    return int(page[1] or page[2]) if page else None
+
+
+_PAGE_STATUS = re.compile(r"^(?:[\w.-]+ \| )?([3-5]\d\d)\b(?!\.)|(?:- |code: )([45]\d\d)$")
+"""`502 Bad Gateway`, `example.com | 524: A timeout occurred`, `default backend - 404`, `error code: 502`."""
 
 
 def _wrapped_by_judge(innermost: Unwrapped) -> bool:

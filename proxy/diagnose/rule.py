@@ -12,6 +12,7 @@ from enum import IntEnum
 from functools import cached_property
 from typing import Any
 
+from gymtap.proxy.diagnose.answers import read_answer
 from gymtap.proxy.diagnose.evidence import Material, Seen
 from gymtap.proxy.diagnose.failures import (
     CallTree,
@@ -118,6 +119,13 @@ class View:
         return any(failure.source in {"result", "row"} for failure in self.told_failures)
 
 
+def left_nothing(view: View, failure: Failure) -> bool:
+    """Whether a swallowed failure made its caller's answer empty: what fails at that answer fails because of it."""
+    parent = view.tree.parents.get(failure.where)
+    answer = read_answer(parent.response_json) if parent is not None and failure.swallowed else None
+    return answer is not None and not answer.text.strip() and not answer.calls and not answer.reasoning.strip()
+
+
 type Sees = Callable[[View], Iterable[Sight]]
 
 
@@ -199,7 +207,8 @@ def said(
 ) -> Sees:
     """Sees failures whose words match `pattern` (any case), narrowed by the rest; None leaves a condition open.
 
-    A failure whose call or status is not known passes `calls` and `statuses` if it has words to match.
+    A failure whose call or status is not known passes `calls` and `statuses` if it has words to match. `sources` may
+    hold `told`: exchanges that only tell what another hop was answered.
     """
     words = re.compile(pattern, re.IGNORECASE) if pattern else None
     not_words = re.compile(unless, re.IGNORECASE) if unless else None
@@ -209,7 +218,7 @@ def said(
 
     def fits(failure: Failure) -> bool:
         return (
-            (origins is None or failure.source in origins)
+            (origins is None or failure.source in origins or (failure.told and "told" in origins))
             and _open(failure.call, calls, words)
             and _open(failure.status, wanted, words)
             and (kinds is None or failure.error in kinds)

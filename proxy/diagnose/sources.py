@@ -100,10 +100,10 @@ def _on_judge_branch(seen: list[Seen]) -> list[Seen]:
 
 
 def _exchange(number: int, item: Mapping[str, Any]) -> Seen:
-    caller, _, callee = str(item.get("boundary", "?->?")).partition("->")
     request, response = item.get("request") or {}, item.get("response")
     url = str(request.get("url") or request.get("path") or request.get("target") or "/")
     parts = urlsplit(url)
+    caller, _, callee = str(item.get("boundary") or _boundary(parts.path, parts.hostname or "")).partition("->")
     target = parts.path + (f"?{parts.query}" if parts.query else "")
     error, text, timeout = _transport(item.get("transport_error") or item.get("error"))
     note = f"{item.get('note', '')}"
@@ -129,6 +129,21 @@ def _exchange(number: int, item: Mapping[str, Any]) -> Seen:
         open_ms=_open_ms(note),
         parent=item.get("parent"),
     )
+
+
+_LOCAL = ("127.", "localhost", "0.0.0.0", "::1")  # noqa: S104 - compared with, not bound
+
+
+def _boundary(path: str, host: str) -> str:
+    """The boundary of an exchange whose recording names none, from its path and whether its host is this one."""
+    last = _ROLLOUT_PREFIX.sub("", path).rstrip("/").rsplit("/", 1)[-1]
+    if last in {"seed_session", "verify", "close_session"}:
+        return "agent->resources"
+    if last == "run":
+        return "environment->agent"
+    if last in {"completions", "messages"} or (last == "responses" and host and not host.startswith(_LOCAL)):
+        return "model->provider"
+    return "agent->model" if last == "responses" else "?->?"
 
 
 def _body(message: Mapping[str, Any]) -> str | None:

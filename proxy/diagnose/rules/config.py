@@ -2,12 +2,24 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gymtap.proxy.diagnose.evidence import Seen
 from gymtap.proxy.diagnose.parameters import in_row, refused_parameter
 from gymtap.proxy.diagnose.preflight import preflight
-from gymtap.proxy.diagnose.rule import GENERATION, Rule, Sight, Strength, View, both, exchange_sight, said, sight_of
-from gymtap.proxy.diagnose.tool_answers import hopeless_tools, unknown_tools
+from gymtap.proxy.diagnose.rule import (
+    GENERATION,
+    PROVIDER,
+    Rule,
+    Sight,
+    Strength,
+    View,
+    both,
+    exchange_sight,
+    said,
+    sight_of,
+)
+from gymtap.proxy.diagnose.tool_answers import hopeless_tools, rewarded, unknown_tools
 from gymtap.proxy.diagnose.tools import offered_tools
 from gymtap.proxy.diagnose.transcripts import Echo, echoes
 from gymtap.schemas import Call, Layer, LeafKind
@@ -23,6 +35,7 @@ _MODEL_WORDS = (
     r"the model `?(?P<what>[^`\n]{1,120}?)`? does not exist|model_not_(?:found|available|supported)|"
     r"model[ _]not[ _]found|unknown model|"
     r"invalid model(?: name)?\b|deploymentnotfound|(?:api )?deployment for this resource does not exist|no such model|"
+    r"model with (?:the )?(?:name|id) [^\n]{1,80} (?:does not exist|not found)|"
     r"model ['\"`]?[\w./:-]+['\"`]? (?:is )?not (?:found|available|supported|served|loaded)|not a valid model|"
     r"operationnotsupported|does not work with the specified model|no endpoints found for|"
     r"no healthy deployments? for|there are no healthy deployments for this model|"
@@ -174,7 +187,9 @@ def _unserved_tool(view: View) -> Iterator[Sight]:
     for exchange in view.material.of(Call.TOOL):
         name = exchange.path.rsplit("/", 1)[-1]
         if exchange.status in {404, 405} and name in offered and _is_routers(exchange):
-            yield exchange_sight(view, exchange, f"{exchange.status} on {exchange.path}, which the row offers", name)
+            sight = exchange_sight(view, exchange, f"{exchange.status} on {exchange.path}, which the row offers", name)
+            mended = rewarded(view.material.exchanges)
+            yield sight if mended else replace(sight, failure=None)  # another tool does not stand in for this one
 
 
 def _told_unserved(view: View) -> Iterator[Sight]:
@@ -272,8 +287,16 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="config.permission",
         layer=Layer.CONFIG,
-        needs="A 403 from a model provider",
-        sees=said(statuses=(403,), calls=GENERATION, sources=("exchange",)),
+        needs="A 403 from a model provider, or its words that something is denied",
+        sees=both(
+            said(statuses=(403,), calls=GENERATION, sources=("exchange",)),
+            said(
+                r"not authorized to perform|\baccess ?denied\b|permission[^\n]{0,80}denied|"
+                r"(?:country|region)[^\n]{0,40}not supported|security token[^\n]{0,40}(?:expired|invalid)",
+                calls=PROVIDER,
+                sources=("told", "result", "row"),
+            ),
+        ),
         cause="The provider refuses this account or key the model, region or route: {what}.",
         next_action="Check what the key may use at this provider (model access, region, organisation), then run one "
         "row.",
@@ -312,10 +335,12 @@ RULES: tuple[Rule, ...] = (
         sees=both(
             _wrong_base_url,
             _redirected,
+            said(statuses=(301, 302, 307, 308), calls=PROVIDER, sources=("told",)),
             said(
-                r"\"detail\": ?\"(?:Not Found|Method Not Allowed)\"|^404 page not found|default backend - 404",
+                r"\"detail\": ?\"(?:Not Found|Method Not Allowed)\"|^404 page not found|default backend - 404|"
+                r"plain http request was sent to https",
                 calls=frozenset({Call.PROVIDER}),
-                sources=("result", "row"),
+                sources=("result", "row", "told"),
             ),
         ),
         cause="The base URL does not lead to the provider's API: {what}.",

@@ -19,6 +19,7 @@ from gymtap.proxy.diagnose.rule import (
 )
 from gymtap.proxy.diagnose.tool_answers import hopeless_tools, told_status
 from gymtap.proxy.diagnose.transcripts import Echo, echoes
+from gymtap.proxy.diagnose.verdicts import told_failures
 from gymtap.schemas import Call, Layer, LeafKind, TransportErrorKind
 
 _GATEWAY = frozenset({502, 503, 520, 521, 522, 523, 525, 526, 527, 530})
@@ -183,6 +184,13 @@ def _judge_down(view: View) -> Iterator[Sight]:
             )
 
 
+def _judge_told(view: View) -> Iterator[Sight]:
+    """A verify that itself says that its judge could not be reached."""
+    for source, where, order, told in told_failures(view):
+        if "judge" in told.lower() and re.search(_UNREACHED, told, re.IGNORECASE):
+            yield Sight(source, where, told[:300], order, told[:160])
+
+
 def _tool_tells_backend(view: View) -> Iterator[Sight]:
     """Tools that answer 200 and tell of nothing but a backend that cannot be reached."""
     for exchange, text in hopeless_tools(view.material.exchanges):
@@ -292,7 +300,7 @@ RULES: tuple[Rule, ...] = (
         id="infra.judge_down",
         layer=Layer.INFRA,
         needs="5xx or a broken connection on a judge call",
-        sees=both(_judge_down, said(statuses=range(500, 600), judge=True, sources=("log",))),
+        sees=both(_judge_down, _judge_told, said(statuses=range(500, 600), judge=True, sources=("log",))),
         cause="The judge failed ({what}), so the reward says nothing about the answer.",
         next_action="Restore the judge, then score the stored answers again (`gym eval reverify`); nothing has to be "
         "generated again.",
@@ -351,7 +359,7 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="A gateway's words in a sidecar or a log",
         sees=both(
-            said(_GATEWAY_WORDS, sources=("result", "row", "log"), unless=r"x-nginx|server: nginx"),
+            said(_GATEWAY_WORDS, sources=("result", "row", "log", "told"), unless=r"x-nginx|server: nginx"),
             said(statuses=_GATEWAY, sources=("log",)),
         ),
         cause="A gateway in front of the server could not reach it: {what}.",

@@ -729,7 +729,7 @@ RULES: tuple[Rule, ...] = (
             said(
                 r"internalservererror|internal server error|internal error",
                 calls=PROVIDER,
-                sources=("result", "row"),
+                sources=("result", "row", "told"),
                 judge=False,
             ),
         ),

@@ -25,6 +25,7 @@ from gymtap.proxy.diagnose.rule import (
 )
 from gymtap.proxy.diagnose.tool_answers import hopeless_tools
 from gymtap.proxy.diagnose.transcripts import Echo, echoes
+from gymtap.proxy.diagnose.verdicts import told_failures
 from gymtap.schemas import Call, Layer, LeafKind, Severity
 
 _VERDICT = re.compile(
@@ -204,50 +205,10 @@ def _scored_zero(view: View) -> bool:
     return not rewards or any(not isinstance(reward, int | float) or reward <= 0 for reward in rewards)
 
 
-def _judge_swallowed(view: View) -> Iterator[Sight]:
+def _masked(view: View) -> Iterator[Sight]:
     """A verify 200 that itself says that its judge or its check failed, with a reward all the same."""
-    bodies: list[tuple[str, str, float, Any]] = [
-        ("exchange", e.id, float(view.tree.order(e)), e.response_json)
-        for e in view.material.of(Call.VERIFY)
-        if (e.status or 500) < 400
-    ]
-    bodies += [(source, where, 0.0, row) for source, where, row in view.result_rows]
-    for source, where, order, body in bodies:
-        told = _tells_failure(body)
-        if told:
-            yield Sight(source, where, told[:300], order, told[:160])
-
-
-_BROKE = re.compile(r"judge|exception|traceback|timed? ?out|\w+Error\b|connect|unavailable|internal", re.IGNORECASE)
-_OF_THE_PROGRAM = re.compile(r"exec|compil|runtime|test|program|code|std(?:out|err)|candidate|solution", re.IGNORECASE)
-"""Fields about the program that the model wrote and the verifier ran: what it raises is its own."""
-_OF_THE_ANSWER = re.compile(r"^errors$|failure_reason|parse_|extract|format|syntax|answer", re.IGNORECASE)
-"""Fields that say what is wrong with the answer, as long as they tell of nothing that broke."""
-_FAILURE_FIELD = re.compile(
-    r"(?:^|_)(?:error|exception|traceback|failure_reason|failure_kind|judge_error|parse_error|verifier_error)s?$"
-)
-
-
-_CHECKED = re.compile(r"grad|judg|verif|scor|reward|check|eval|extract|pars|compar|match", re.IGNORECASE)
-"""Names of what the verifier did itself; a program's own stdout or stderr is the model's doing."""
-_RAISED = re.compile(r"^\s*Traceback \(most recent call last\)|^\s*(?:\w+\.)*[A-Z]\w*(?:Error|Exception)\b\s*[:(]")
-
-
-def _tells_failure(body: Any) -> str | None:
-    if not isinstance(body, dict) or body.get("reward") != 0:
-        return None
-    kind = body.get("failure_kind")  # then Gym's own word speaks
-    for name, item in body.items():
-        if kind and str(name).startswith("failure_"):
-            continue
-        if _OF_THE_PROGRAM.search(str(name)):
-            continue
-        told = _FAILURE_FIELD.search(str(name)) and isinstance(item, str | dict | list) and item
-        if told and (not _OF_THE_ANSWER.search(str(name)) or _BROKE.search(str(item))):
-            return f"{name}: {item}"
-        if isinstance(item, str) and _CHECKED.search(str(name)) and _RAISED.search(item):
-            return f"{name}: {item.strip().splitlines()[-1]}"
-    return None
+    for source, where, order, told in told_failures(view):
+        yield Sight(source, where, told[:300], order, told[:160])
 
 
 def _cookie_lost(view: View) -> Iterator[Sight]:
@@ -625,7 +586,7 @@ RULES: tuple[Rule, ...] = (
         id="verifier.masked",
         layer=Layer.VERIFIER_RUNTIME,
         needs="A reward of 0 beside fields that tell of an error",
-        sees=_judge_swallowed,
+        sees=_masked,
         cause="An error in the verifier was turned into reward 0: {what}.",
         next_action="Let the verifier fail such rows instead of scoring them, and leave them out of the mean.",
         source="except-and-return-0 in resources servers",
