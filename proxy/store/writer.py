@@ -14,7 +14,7 @@ from importlib.metadata import PackageNotFoundError, version
 from itertools import count
 from pathlib import Path
 from string import ascii_lowercase
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import orjson
 
@@ -64,7 +64,7 @@ type _Statement = tuple[str, Sequence[Any]]
 
 @dataclass(slots=True)
 class _Entry:
-    """An exchange that changed since the last commit, or is still open."""
+    """An exchange that changed since the last commit, or is still open. `said` is its attribution as it was written."""
 
     flow: Flow
     request: Body | None
@@ -72,6 +72,13 @@ class _Entry:
     state: State = State.OPEN
     caller: str | None = None
     reward: float | None = None
+    said: "_Said | None" = None
+
+
+class _Said(NamedTuple):
+    attribution: Attribution
+    row: int | None
+    text: str | None
 
 
 @dataclass(slots=True)
@@ -303,14 +310,8 @@ class CaptureWriter:
             entry.flow.attribution, entry.flow.parent, entry.flow.attempt = attribution, parent, attempt
             self._dirty[exchange] = None
             return
-        values = (
-            self._row(attribution.row),
-            self._attribution(attribution),
-            parent,
-            attempt,
-            next(self._change),
-            exchange,
-        )
+        said = self._say(attribution)
+        values = (said.row, said.text, parent, attempt, next(self._change), exchange)
         self._updates.append(
             ("UPDATE exchanges SET row = ?, attribution = ?, parent = ?, attempt = ?, changed = ? WHERE id = ?", values)
         )
@@ -453,17 +454,18 @@ class CaptureWriter:
             self._facts.append(("INSERT INTO rows VALUES (?,?,?,?,?,?,?)", values))
         return number
 
-    def _attribution(self, attribution: Attribution) -> str | None:
+    def _say(self, attribution: Attribution) -> _Said:
         if attribution == _UNKNOWN:
-            return None
-        return self._redactor.text(attribution.model_dump_json(exclude_defaults=True, exclude={"row"}))[0]
+            return _Said(attribution, None, None)
+        text = self._redactor.text(attribution.model_dump_json(exclude_defaults=True, exclude={"row"}))[0]
+        return _Said(attribution, self._row(attribution.row), text)
 
     def _render_entries(self) -> None:
         for name in self._dirty:
             entry = self._entries[name]
             try:
                 values = self._values(entry)
-                "".join([value for value in values if isinstance(value, str)]).encode()
+                "".join([value for value in values[:-2] if isinstance(value, str)]).encode()  # orjson made the record
             except (TypeError, ValueError) as error:  # a text that is no Unicode, say; the others go on
                 detail = f"{name} cannot be written: {type(error).__name__}"
                 self.gap(Gap(kind=GapKind.WRITE_FAILED, at_ns=self._now_ns(), detail=detail, count=1, exchange=name))
@@ -477,6 +479,9 @@ class CaptureWriter:
     def _values(self, entry: _Entry) -> tuple[Any, ...]:
         flow = entry.flow
         server = self.listening(flow.server)
+        said = entry.said
+        if said is None or said.attribution is not flow.attribution:
+            said = entry.said = self._say(flow.attribution)
         failed = entry.state is State.FAILED or (flow.status is not None and flow.status >= 400)
         over = entry.state is not State.OPEN
         return (
@@ -494,8 +499,8 @@ class CaptureWriter:
             entry.caller,
             flow.parent,
             flow.attempt,
-            self._row(flow.attribution.row),
-            self._attribution(flow.attribution),
+            said.row,
+            said.text,
             self._record(entry),
             next(self._change),
         )
