@@ -231,6 +231,9 @@ def _filtered(view: View) -> Iterator[Sight]:
             yield exchange_sight(view, exchange, "finish_reason content_filter")
 
 
+_OF_ARGUMENTS = r"\"loc\"|argument|param|required|missing|\bfields?\b|\btype\b|schema|json|valid|must be|should be"
+
+
 def _wrong_tool_arguments(view: View) -> Iterator[Sight]:
     """A tool's 422: the model's arguments do not fit the tool's own model."""
     for failure in view.exchange_failures:
@@ -239,6 +242,8 @@ def _wrong_tool_arguments(view: View) -> Iterator[Sight]:
             continue
         if re.search(NO_SESSION, failure.said, re.IGNORECASE):
             continue
+        if failure.status == 400 and not re.search(_OF_ARGUMENTS, failure.said, re.IGNORECASE):
+            continue  # the world says no
         if "json" in exchange.request_headers.get("content-type", "json"):
             yield exchange_sight(
                 view, exchange, f"{failure.status} {failure.said[:200]}", exchange.path.rsplit("/", 1)[-1]

@@ -184,6 +184,16 @@ def _judge_down(view: View) -> Iterator[Sight]:
             )
 
 
+_gym_5xx_said = said(calls=GYM, statuses=(502, 503), sources=("exchange",))
+
+
+def _gym_5xx(view: View) -> Iterator[Sight]:
+    """502 or 503 at a Gym server, unless FastAPI's `detail` shows that its own code said so."""
+    for sight in _gym_5xx_said(view):
+        if sight.exchange is None or sight.exchange.unwrapped.leaf.kind is not LeafKind.DETAIL:
+            yield sight
+
+
 def _judge_told(view: View) -> Iterator[Sight]:
     """A verify that itself says that its judge could not be reached."""
     for source, where, order, told in told_failures(view):
@@ -646,7 +656,7 @@ RULES: tuple[Rule, ...] = (
         id="infra.gym_5xx",
         layer=Layer.INFRA,
         needs="502, 503 or 504 between Gym's own servers",
-        sees=said(calls=GYM, statuses=(502, 503), sources=("exchange",)),
+        sees=_gym_5xx,
         cause="Something in front of a Gym server answered {what}; the rollout never ran.",
         next_action="Find the proxy or load balancer on that boundary; Gym's own servers do not answer so.",
         source="Gym 0.7.0 counts these as agent_request_failed",

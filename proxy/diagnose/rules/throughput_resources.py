@@ -28,11 +28,13 @@ from gymtap.schemas import Call, Layer, Severity
 _RATE = (
     r"rate[_ -]?limit|too many requests|throttl(?:ed|ing)|requests per (?:min|day|second)|tokens per min|slow ?down|"
     r"resource_?exhausted|overloaded|capacity exceeded|server is (?:busy|at capacity)|concurrency limit|"
-    r"queue[^\n]{0,30}(?:is )?full|backpressure|load ?shed|too busy|no deployments available for selected model|"
+    r"queue[^\n]{0,30}(?:is )?full|backpressure|load ?shed|too busy|no (?:free )?slots?\b|"
+    r"no deployments available for selected model|"
     r"max(?:imum)? (?:number of )?(?:concurrent|parallel) requests"
 )
 _MEMORY = (
-    r"^\s*killed\s*$|cuda out of memory|outofmemoryerror|torch\.(?:cuda\.)?outofmemory|cublas_status_alloc_failed|"
+    r"^\s*killed\s*$|low on (?:resource: )?memory|"
+    r"cuda out of memory|outofmemoryerror|torch\.(?:cuda\.)?outofmemory|cublas_status_alloc_failed|"
     r"calledprocesserror\(-9\b|out[- ]of[- ]memory|memory pressure|\(oom\)|oom[-_ ]?kill(?:ed|er)?|memorykilled|"
     r"killed process \d+|"
     r"cannot allocate memory|errno 12\]|"

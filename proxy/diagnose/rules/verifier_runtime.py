@@ -329,7 +329,8 @@ def _gym_raised(view: View) -> Iterator[Sight]:
             continue
         if exchange.wraps and exchange.unwrapped.leaf.kind is not LeafKind.EXCEPTION:
             continue  # it passes on what another server said, which was not recorded
-        if (failure.status or 0) >= 500 and failure.status not in {502, 503, 504}:
+        own = failure.status not in {502, 503, 504} or exchange.unwrapped.leaf.kind is LeafKind.DETAIL
+        if (failure.status or 0) >= 500 and own:
             yield exchange_sight(
                 view,
                 exchange,
