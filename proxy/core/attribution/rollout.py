@@ -11,6 +11,8 @@ from gymtap.schemas import RowKey
 
 _PATH = re.compile(r"(?:(\d{1,18})-(\d{1,18})|(.+?))(?:-a(\d{1,9}))?")
 
+_BREAK = re.compile(r"[\s~]")
+
 
 class Stated(NamedTuple):
     """What was stated. None means: not stated. `attempt` is then the first (0).
@@ -103,4 +105,4 @@ def _index(value: Any) -> int | None:
 
 def _name(value: Any) -> str | None:
     """Keep a short printable name; whitespace would break the row's label."""
-    return value if isinstance(value, str) and 0 < len(value) <= 200 and not re.search(r"[\s~]", value) else None
+    return value if isinstance(value, str) and 0 < len(value) <= 200 and not _BREAK.search(value) else None
