@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from aiohttp import ClientSession
 
+from gymtap.proxy.core.attribution.causality import REPLAY_PREFIX
 from gymtap.proxy.core.errors import GymtapError
 from gymtap.proxy.core.redaction import Redactor
 from gymtap.proxy.replay.hops import FirstDifference, first_difference
@@ -131,7 +132,7 @@ class Session:
             result.first = self._first(job, kept, inner)
 
     async def _send(self, job: Job) -> tuple[list[Sent], list[Asked], list[Recorded]]:
-        mark = f"replay-{uuid.uuid4().hex[:8]}"
+        mark = f"{REPLAY_PREFIX}{uuid.uuid4().hex[:8]}"
         since = self._inside.now() if self._inside else None
         if self._standing is None:
             sent, asked = await send_plan(self._client, job.plan, job.routes, mark), []

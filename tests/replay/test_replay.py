@@ -186,7 +186,53 @@ def test_through_a_running_tap_the_first_hop_that_differs_is_found_inside_the_ru
     assert (result.first.boundary, result.first.call, result.first.side) == ("environment->agent", "run", "request")
     roots = [one for one in live.exchanges(call=Call.RUN) if (one.parent or "").startswith("replay-")]
     assert len(roots) == 1
-    assert [row.key.label for row in live.rows()] == ["0.0", "r2:0.0"]
+    assert [row.key.label for row in live.rows()] == ["0.0"]
+
+
+@pytest.mark.parametrize("start", ["verify", "run", "model", "tool", "seed"])
+def test_through_a_running_tap_a_replay_changes_nothing_that_is_known_of_the_row(
+    gym, gymtap, stand_before, tmp_path, start
+):
+    """What the tap records of it is marked, of no row, and below one parent; the row stays as it was."""
+    live = tmp_path / "live"
+
+    async def recorded_and_replayed():
+        async with Tap(TapSettings(capture=live)) as tap:
+            await stand_before(tap, gym.miniature)
+            await gym.miniature.collect([rows()[11]], 1)
+            await recorded(live)
+            before = await asyncio.to_thread(known_of_rows, gymtap, live)
+            draft = of_row(Capture(live), RowKey(task=11, rollout=0), start)
+            order = Order([draft], Capture(live).servers(), live, tmp_path / "kept", live=live)
+            [result] = await replay(order, {}, lambda _: True)
+            await gym.miniature.collect([rows()[12]], 1)
+            await recorded(live)
+        gym.miniature.egress.addresses.update(gym.miniature.private)
+        return result, before
+
+    result, before = gym.call(recorded_and_replayed())
+    after = known_of_rows(gymtap, live)
+    assert result.verdict.word == "REPRODUCED"
+    assert [row["label"] for row in after.pop("rows")] == ["11.0", "12.0"]
+    assert [row["label"] for row in before.pop("rows")] == ["11.0"]
+    assert after["why"] == before["why"]
+    assert [one["rows"] for one in before["causes"]] == [["11.0"]]
+    assert ["11.0"] in [one["rows"] for one in after["causes"]]
+    assert after["exchanges"] == before["exchanges"]
+    replayed = [one for one in Capture(live).exchanges() if (one.parent or "").startswith("replay-")]
+    assert replayed
+    assert all(one.attribution.row is None and "replay-" in one.attribution.evidence for one in replayed)
+
+
+def known_of_rows(gymtap, capture):
+    """What the faces say of a capture's rows, and of the exchanges of row 11.0."""
+    why = gymtap("why", "11.0", "--json", "--capture", str(capture)).json()
+    return {
+        "rows": gymtap("rows", "--json", str(capture)).json()["rows"],
+        "why": why,
+        "causes": gymtap("causes", "--json", str(capture)).json()["causes"],
+        "exchanges": [one.id for one in Capture(capture).exchanges(row=RowKey(task=11, rollout=0))],
+    }
 
 
 def test_rows_can_come_from_a_file(replay, tmp_path):

@@ -3,6 +3,16 @@
 from gymtap.proxy.core.attribution.state import Link, Node
 from gymtap.schemas import ROWLESS_CALLS, Confidence, Method
 
+REPLAY_PREFIX = "replay-"
+"""How a replay marks what it sends through a tap, in the header: as if a parent of this name had caused it."""
+
+
+def replay_of(parent_id: str, parent: Node | None) -> str | None:
+    """The mark of the replay to which what this parent causes belongs; None in a run."""
+    if parent is not None:
+        return parent.replay
+    return parent_id if parent_id.startswith(REPLAY_PREFIX) else None
+
 
 def link(parent: Node) -> Link:
     """Why an exchange is of its parent's row."""

@@ -111,14 +111,14 @@ class Resolver:
             self._rows.expect_no_retries()  # a collector that starts: what it sends next is no retry
         elif call is Call.RUN:
             self._runners.add(node.server)
-        if route.rollout is not None and call not in ROWLESS_CALLS and row_of(node) is None:
+        if route.rollout is not None and not _is_rowless(node) and row_of(node) is None:
             evidence = f"its path says /ng-rollout/{route.rollout}"
             self._state(node, rollout.from_path(route.rollout), Link(Method.ROLLOUT_PATH, Confidence.CERTAIN, evidence))
 
     def requested(self, flow: Flow) -> None:
         """A request is whole."""
         node = self._nodes.get(flow.id)
-        if node is None or node.call in ROWLESS_CALLS:
+        if node is None or _is_rowless(node):
             return
         node.body = None if flow.request_body is None else hash(flow.request_body)
         known = row_of(node) is not None and node.caused
@@ -139,7 +139,7 @@ class Resolver:
             return
         node.fresh = False
         node.failed = flow.error is not None or (flow.status or 0) >= 400
-        if node.call not in ROWLESS_CALLS:
+        if not _is_rowless(node):
             self._read_answer(node, flow)
         node.open = False
         self._flight.end(node, _is_abandoned(flow))
@@ -189,6 +189,7 @@ class Resolver:
     def _inherit(self, node: Node, parent_id: str) -> None:
         node.parent = parent_id
         parent = self._nodes.get(parent_id)
+        node.replay = causality.replay_of(parent_id, parent)
         if parent is None:
             return
         node.caused = True
@@ -196,7 +197,7 @@ class Resolver:
             node.call = Call.JUDGE
         if node.call is Call.RUN and parent.call is Call.RUN:
             self._tell_runners(parent, node)
-        if causality.passes_row(parent) and node.call not in ROWLESS_CALLS:
+        if node.replay is None and causality.passes_row(parent) and node.call not in ROWLESS_CALLS:
             self._tie(node, parent.thread, causality.link(parent))
 
     def _read_statement(self, node: Node, flow: Flow) -> None:
@@ -525,6 +526,11 @@ def _waiting(node: Node) -> list[Node]:
     return [child for ref in node.waiting if (child := ref()) is not None and row_of(child) is None]
 
 
+def _is_rowless(node: Node) -> bool:
+    """Whether no row is looked for: nobody's call, or a replay's, which must not change what is known of the rows."""
+    return node.replay is not None or node.call in ROWLESS_CALLS
+
+
 def _is_abandoned(flow: Flow) -> bool:
     """Whether only its client is known to have gone: the server may go on, and cause more."""
     return flow.error is not None and flow.error.kind in _ABANDONED
@@ -541,6 +547,8 @@ def _verdict(node: Node) -> Verdict | None:
 
 def _described(node: Node) -> Attribution:
     """Describe a node, or take what was said when nothing that it stands on has changed."""
+    if node.replay is not None:
+        return Attribution(evidence=f"part of {node.replay}, which repeats what a row did before")
     if node.call in ROWLESS_CALLS:
         return Attribution(evidence=_ROWLESS[node.call])
     row = row_of(node)

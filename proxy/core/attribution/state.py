@@ -90,6 +90,7 @@ class Node:
     link: Link | None = None
     parent: str | None = None
     caused: bool = False  # the causality header named its parent
+    replay: str | None = None  # the mark of the replay that it is part of: then it is of no row
     fresh: bool = True  # what is in flight now was in flight when it was sent
     open: bool = True
     failed: bool = False
