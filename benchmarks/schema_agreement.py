@@ -132,9 +132,9 @@ def _live(url: str, model: str, route: Route, parameters: Any) -> tuple[int, str
 
 def _ask(url: str, path: str, request: dict[str, Any] | None = None) -> tuple[int, Any]:
     data = None if request is None else json.dumps(request).encode()
-    asked = urllib.request.Request(url + path, data, {"Content-Type": "application/json"})  # noqa: S310  # the URL given
+    asked = urllib.request.Request(url + path, data, {"Content-Type": "application/json"})  # the URL given
     try:
-        with urllib.request.urlopen(asked, timeout=120) as answer:  # noqa: S310  # the same
+        with urllib.request.urlopen(asked, timeout=120) as answer:  # the same
             return answer.status, json.load(answer)
     except urllib.error.HTTPError as error:
         return error.code, json.load(error)

@@ -20,6 +20,14 @@ MAX_QUESTIONS = 3000
 
 MAX_FAULTS = 8
 
+_REPEATS = 128
+"""How often xgrammar 0.2.8 repeats a part of a pattern; beyond it, its cache, which vLLM switches on, breaks."""
+
+_COUNT = re.compile(r"\{(\d+)(?:,(\d*))?\}")
+
+_OF_CODE = re.compile(r"type mismatch|<type>")
+"""What xgrammar's assertions say of its own code; `type` there is no keyword."""
+
 type Refuses = Callable[[Any], str | None]
 """Gives the reason for which a schema is refused, or None."""
 
@@ -196,7 +204,7 @@ class _Hunt:
         if not places:
             return ()
         depth = max(len(keyword_path(path)) for path in places)
-        words = re.findall(r"[$\w-]+", reason)
+        words = re.findall(r"[$\w-]+", _OF_CODE.sub("", reason))
 
         def rank(path: Path) -> tuple[int, bool, int]:
             keyword = str(keyword_path(path)[-1])
@@ -231,10 +239,19 @@ def _repairs(path: Path, value: Any) -> Iterator[Any]:
         yield {"type": name}
     elif is_schema_place(path) and isinstance(value, list) and all(isinstance(item, str) for item in value):
         yield {"type": value}
+    elif isinstance(value, str) and keyword_at(path) == "pattern":
+        if (looser := _COUNT.sub(_uncounted, value)) != value:
+            yield looser
     elif isinstance(value, str) and re.fullmatch(r"-?\d+", value):
         yield int(value)
     elif isinstance(value, int) and not isinstance(value, bool) and value < 0:
         yield 0
+
+
+def _uncounted(count: re.Match[str]) -> str:
+    """A repetition of a pattern, without a bound that xgrammar 0.2.8 fails over."""
+    low, high = int(count[1]), int(count[2] or count[1])
+    return f"{{{min(low, _REPEATS)},}}" if max(low, high) > _REPEATS else count[0]
 
 
 def _short(value: Any, limit: int = 80) -> str:
