@@ -15,8 +15,8 @@ from gymtap.proxy.diagnose.rule import Sight
 from gymtap.proxy.doctor.config_files import agents_without_servers, entries, fixed_ports, unresolved
 from gymtap.proxy.doctor.live import Live, ProviderSeen
 from gymtap.proxy.doctor.looked import Looked
-from gymtap.proxy.doctor.ports import holder_of
 from gymtap.proxy.doctor.run_files import lines_of
+from gymtap.proxy.engine.holder import holder_of
 from gymtap.schemas import Severity
 
 _LOOKED_INTO = 400

@@ -1,20 +1,13 @@
-"""Binds a listener's port, and says who has it when somebody does.
-
-Only Linux tells an unprivileged process who holds a port (/proc), and only for what it may look into.
-"""
+"""Binds a listener's port, and says who has it when somebody does."""
 
 import errno
 import socket
-from collections.abc import Iterator
-from contextlib import suppress
-from pathlib import Path
 
 from gymtap.proxy.core.errors import ListenError
+from gymtap.proxy.engine.holder import holder_of
 
 BACKLOG = 4096
 """Thousands of clients may connect at once; the kernel caps it at net.core.somaxconn."""
-_PROC = Path("/proc")
-_LISTENING = "0A"
 
 
 def bind(host: str, port: int) -> list[socket.socket]:
@@ -66,46 +59,8 @@ def as_tcp(sock: socket.socket) -> socket.socket:
 def _refused(host: str, port: int, error: OSError) -> ListenError:
     if error.errno != errno.EADDRINUSE:
         return ListenError(f"cannot listen on {host}:{port}: {error.strerror}", "choose another address or port")
-    owner = holder(port)
+    owner = holder_of(port)
     by = f" by {owner}" if owner else ""
     return ListenError(
         f"port {host}:{port} is taken{by}", "stop that process, or choose another port (0 is any free one)"
     )
-
-
-def holder(port: int, proc: Path = _PROC) -> str | None:
-    """Who listens on a TCP port, as `pid 42 (python server.py)`; None where it cannot be known."""
-    sockets = {f"socket:[{inode}]" for inode in _listening_inodes(port, proc)}
-    if not sockets:
-        return None
-    for process in proc.glob("[0-9]*"):
-        if not sockets.isdisjoint(_open_files(process)):
-            return f"pid {process.name} ({_command(process)})"
-    return None
-
-
-def _listening_inodes(port: int, proc: Path) -> set[str]:
-    inodes = set()
-    for table in ("tcp", "tcp6"):
-        try:
-            lines = (proc / "net" / table).read_text().splitlines()[1:]
-        except OSError:
-            continue
-        rows = [line.split() for line in lines]
-        inodes |= {row[9] for row in rows if row[3] == _LISTENING and int(row[1].rpartition(":")[2], 16) == port}
-    return inodes
-
-
-def _open_files(process: Path) -> Iterator[str]:
-    """What the process has open. Files close while one looks, and other users' processes cannot be looked into."""
-    with suppress(OSError):
-        for entry in (process / "fd").iterdir():
-            with suppress(OSError):
-                yield str(entry.readlink())
-
-
-def _command(process: Path) -> str:
-    try:
-        return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip() or "?"
-    except OSError:
-        return "?"
