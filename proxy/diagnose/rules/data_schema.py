@@ -321,7 +321,8 @@ RULES: tuple[Rule, ...] = (
         needs="A dataset line that is not one JSON object",
         sees=_line_sights("line"),
         cause="The dataset's {what}.",
-        next_action="Repair that line, and check the whole file before running (`gymtap check` names every bad line).",
+        next_action="Repair that line, and check the whole file before running (`gymtap check rows` names every bad "
+        "line).",
         source="JSON Lines: one JSON value a line",
         strength=Strength.PROVEN,
     ),
@@ -410,8 +411,8 @@ RULES: tuple[Rule, ...] = (
         needs="A provider's words about a grammar, a JSON Schema or a tool definition",
         sees=said(_GRAMMAR, calls=GENERATION, statuses=(400, 422, 500)),
         cause="The provider cannot turn a tool's schema into a grammar, or refuses the tool: {what}.",
-        next_action="Find the smallest part of the schema that fails (delta-debug it with one-token requests) and "
-        "rewrite that keyword.",
+        next_action="Find the smallest part of the schema that fails and rewrite that keyword: `gymtap preflight` asks "
+        "the endpoint about every tool for one token, `gymtap check tools` asks vLLM's engines offline.",
         source="vLLM 0.32 with xgrammar, llguidance and outlines; OpenAI invalid_function_parameters",
         strength=Strength.PROVEN,
         runner_up=Layer.MODEL_SERVING,
@@ -478,8 +479,8 @@ RULES: tuple[Rule, ...] = (
         sees=said(calls=RESOURCES - {Call.TOOL}, statuses=(422,), sources=("exchange", "log")),
         cause="The row does not fit the resources server's request model: {what}.",
         next_action="Correct the fields that the detail names in the data (or where the row is made), and run only "
-        "this call again with the stored response: nothing has to be generated again. New runs need a fresh output "
-        "path.",
+        "this call again with the stored response (`gymtap replay ROW --from verify --set POINTER=VALUE`): nothing has "
+        "to be generated again. New runs need a fresh output path.",
         source="FastAPI 422; Gym sends the whole row to verify",
         strength=Strength.PROVEN,
         runner_up=Layer.VERIFIER_RUNTIME,

@@ -750,8 +750,8 @@ RULES: tuple[Rule, ...] = (
             said(calls=PROVIDER, sources=("result", "row"), judge=False),
         ),
         cause="The provider rejected the request: {what}.",
-        next_action="Send the recorded request again and change one field at a time; then decide whether row, "
-        "converter or provider is at fault.",
+        next_action="Send the recorded request again and change one field at a time (`gymtap replay EXCHANGE --set "
+        "POINTER=VALUE`); then decide whether row, converter or provider is at fault.",
         source="HTTP 4xx",
         strength=Strength.FALLBACK,
         runner_up=Layer.DATA_SCHEMA,

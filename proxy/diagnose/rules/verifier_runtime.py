@@ -494,7 +494,8 @@ RULES: tuple[Rule, ...] = (
         needs="verify 200 whose reward is missing, null, not finite or not a number",
         sees=_bad_reward,
         cause="The verifier answered 200 with {what}; the agent that refuses it is not at fault.",
-        next_action="Make verify return a finite number in `reward` on every path, and run the row's verify again.",
+        next_action="Make verify return a finite number in `reward` on every path, and run the row's verify again "
+        "(`gymtap replay ROW --from verify`).",
         source="Gym 0.7.0 SimpleAgentVerifyResponse",
         strength=Strength.PROVEN,
         failure_kind="verifier_error",
@@ -694,8 +695,8 @@ RULES: tuple[Rule, ...] = (
         sees=_gym_stumbled,
         cause="The Gym server raised at a value that it did not expect: {what}.",
         next_action="Look for the field in the recorded request of this call: where it is null or missing, fill or "
-        "drop it in the row or use a Gym that takes it; where it is there, the server's code is at fault. Run this "
-        "call again against that server alone.",
+        "drop it in the row or use a Gym that takes it; where it is there, the server's code is at fault. "
+        "`gymtap replay EXCHANGE` runs this call again alone.",
         source="Gym 0.7.0 exception middleware answers 500 with repr(exception)",
         strength=Strength.STATUS,
         failure_kind="verifier_error",
