@@ -5,7 +5,7 @@ BIN := .venv/bin
 .PHONY: help demo test check unit bench gym gym-env test-gym pictures screenshots lock clean
 
 help: ## what there is
-	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 .venv/.synced: pyproject.toml uv.lock tools/setup.sh
 	@tools/setup.sh

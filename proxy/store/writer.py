@@ -169,8 +169,9 @@ class CaptureWriter:
             file = _claim(directory)
             connection = _open(file)
         except (OSError, sqlite3.Error) as error:
+            reason = getattr(error, "strerror", None) or error
             raise CaptureError(
-                f"{directory}: cannot keep a capture there: {error}", "name another directory"
+                f"{directory}: cannot keep a capture there: {reason}", "name another directory"
             ) from error
         redactor = redactor or Redactor()
         writer = cls(
