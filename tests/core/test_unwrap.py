@@ -93,6 +93,7 @@ LITELLM = {"error": {"message": f"litellm.BadRequestError: OpenAIException - {js
 ANTHROPIC = '{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}'
 VALIDATION = '{"detail":[{"type":"missing","loc":["body","expected_answer"],"msg":"Field required","input":{}}]}'
 TYPED = '{"result":null,"failure":{"failure_reason":"seed died","terminal":true,"failure_kind":"session_lost"}}'
+OPENROUTER = '{"error":{"message":"Provider returned error","code":429,"metadata":{"raw":%s}}}'
 STREAM = 'data: {"choices":[]}\n\ndata: {"error":{"message":"engine died","code":500}}\n\ndata: [DONE]\n\n'
 
 
@@ -105,6 +106,10 @@ STREAM = 'data: {"choices":[]}\n\ndata: {"error":{"message":"engine died","code"
         ('{"statusCode":429,"message":"Slow down."}', "provider_error", "Slow down.", None),
         (ANTHROPIC, "provider_error", "Overloaded", "overloaded_error"),
         ('{"status":404,"title":"Not Found","detail":"No function x"}', "provider_error", "No function x", "404"),
+        ('{"message":"Input is too long."}', "json", "Input is too long.", None),
+        ('{"content":[{"type":"text","text":"no such tool"}],"isError":true}', "json", "no such tool", None),
+        (OPENROUTER % '"rate-limited upstream"', "provider_error", "rate-limited upstream", "429"),
+        (OPENROUTER % json.dumps(json.dumps(PROVIDER)), "provider_error", "no such model", "404"),
         ('{"detail":"Not Found"}', "detail", "Not Found", None),
         (VALIDATION, "detail", "body.expected_answer: Field required", "missing"),
         (TYPED, "failure", "seed died", "session_lost"),
