@@ -26,6 +26,11 @@ class Shelf:
         self._read: dict[Token, dict[Node, None]] = {}
         self.blind: dict[Node, None] = {}
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to find here."""
+        return not self._unread and not self._read
+
     def add(self, node: Node) -> None:
         """Put a node here; its body is read when somebody asks."""
         self._unread[node] = None
@@ -71,6 +76,10 @@ class InFlight:
             self.origins.add(node)
         elif asks_model_server(node):
             self.models.add(node)
+
+    def has_origins(self, call: Call) -> bool:
+        """Whether there is anything with whose conversation such a call's may begin."""
+        return not self.origins.is_empty or (call is Call.PROVIDER and not self.models.is_empty)
 
     def end(self, node: Node, abandoned: bool) -> None:
         """It is over; `abandoned` when only its client is known to have gone."""

@@ -284,7 +284,7 @@ class Resolver:
         elif node.call in tree.GENERATIONS:
             self._read_conversation(node, flow)
         elif row_of(node) is None and node.call is Call.RESPONSES:
-            self._find_origin(node, content.prefixes(flow.request_json))
+            self._find_origin(node, flow)
             self._tie_only_origin(node)
         elif row_of(node) is None and node.call is not Call.OTHER:
             self._suspect(node, timing.suspects(node.call, node.kind, self._flight), timing.LINK)
@@ -324,7 +324,7 @@ class Resolver:
 
     def _read_conversation(self, node: Node, flow: Flow) -> None:
         """Model and provider calls state no row: earlier turns' ids, then content, then timing."""
-        self._find_origin(node, content.prefixes(flow.request_json))
+        self._find_origin(node, flow)
         for token in lineage.used(flow.request_json):
             if token in self._tokens:
                 self._claim(node, token, Method.LINEAGE, "an id in its input")
@@ -334,7 +334,8 @@ class Resolver:
 
     # Content and timing
 
-    def _find_origin(self, node: Node, digests: list[Token] | None) -> None:
+    def _find_origin(self, node: Node, flow: Flow) -> None:
+        digests = content.prefixes(flow.request_json) if self._flight.has_origins(node.call) else None
         found = self._models(digests) if node.call is Call.PROVIDER else []
         found = found or self._origins(node, digests)
         if not found:
