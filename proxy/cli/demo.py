@@ -29,6 +29,7 @@ def _demo(
     """See it work without Gym: twenty rows, some of which fail."""
     import asyncio  # noqa: PLC0415 - quick `--help`
 
+    from gymtap.proxy.cli.choose import tell_gaps  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.demo.play import play  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.store import Capture  # noqa: PLC0415 - quick `--help`
     from gymtap.proxy.tap import GAPS_EXIT_CODE, new_event_loop  # noqa: PLC0415 - quick `--help`
@@ -36,11 +37,13 @@ def _demo(
     screen.note("twenty rows through a miniature of Gym, a tap at every boundary …")
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
         opened = Capture(runner.run(play(capture)))
+    gaps = opened.gaps()
+    tell_gaps(gaps)
     if as_json:
         screen.write_json({"capture": str(opened.path), "info": opened.info().model_dump(mode="json")})
-    else:
+    elif not gaps:  # what there is to see may be what is missing
         _tour(opened)
-    if opened.gaps():
+    if gaps:
         raise typer.Exit(GAPS_EXIT_CODE)
 
 

@@ -14,7 +14,7 @@ _LISTEN = "0A"
 
 @dataclass(frozen=True)
 class Holder:
-    """A process; `command` is its command line, at most 200 characters; `pid` None: it is another user's."""
+    """A process; `command` is its command in one line of at most 200 characters; `pid` None: it is another user's."""
 
     pid: int | None
     command: str
@@ -56,6 +56,7 @@ def _open_files(process: Path) -> Iterator[str]:
 
 def _command(process: Path) -> str:
     try:
-        return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()[:200] or "?"
+        words = (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").split()
     except OSError:
         return "?"
+    return " ".join(words)[:200] or "?"

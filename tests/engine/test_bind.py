@@ -75,8 +75,8 @@ def test_a_holder_that_cannot_be_looked_into_is_not_guessed(tmp_path):
     descriptors = tmp_path / "17" / "fd"
     descriptors.mkdir(parents=True)
     (descriptors / "3").symlink_to("socket:[4242]")
-    (tmp_path / "17" / "cmdline").write_bytes(b"python\0serve.py\0")
-    assert str(holder_of(8080, tmp_path)) == "pid 17 (python serve.py)"
+    (tmp_path / "17" / "cmdline").write_bytes(b"python\0serve\n.py\0")
+    assert str(holder_of(8080, tmp_path)) == "pid 17 (python serve .py)"
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
