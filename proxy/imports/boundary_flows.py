@@ -10,26 +10,36 @@ from pathlib import Path
 from typing import Any
 
 from gymtap.proxy.core.recorded import Recorded, Recording
-from gymtap.proxy.imports.fields import SECOND_NS, Fields, body_bytes, checked, json_lines, raw_headers
+from gymtap.proxy.imports.fields import (
+    SECOND_NS,
+    Fields,
+    Seconds,
+    Status,
+    Text,
+    body_bytes,
+    checked,
+    json_lines,
+    raw_headers,
+)
 from gymtap.proxy.imports.transport import transport_error
 from gymtap.schemas import Server
 
 
 class _Line(Fields):
-    hop: str
-    method: str
-    path: str
-    t0: float
-    t1: float | None = None
+    hop: Text
+    method: Text
+    path: Text
+    t0: Seconds
+    t1: Seconds | None = None
     req_headers: tuple[tuple[str, str], ...] = ()
     req_body: Any = None
-    status: int | None = None
+    status: Status | None = None
     resp_headers: tuple[tuple[str, str], ...] = ()
     resp_body: Any = None
     error: Any = None
     seq: int | str | None = None
     parent: int | str | None = None
-    peer: tuple[str, int] | None = None
+    peer: tuple[Text, int] | None = None
 
 
 def read_flows(file: Path) -> Iterator[Recording]:

@@ -18,6 +18,9 @@ from gymtap.proxy.core.recorded import LeftOut, Recorded, Recording
 from gymtap.proxy.imports.fields import (
     MS_NS,
     Fields,
+    Milliseconds,
+    Status,
+    Text,
     body_bytes,
     checked,
     elements,
@@ -37,10 +40,10 @@ _UNITS_NS = {"ms": MS_NS, "s": 1000 * MS_NS}
 
 
 class _Request(Fields):
-    method: str = "POST"
-    url: str | None = None
-    path: str | None = None
-    target: str | None = None
+    method: Text = "POST"
+    url: Text | None = None
+    path: Text | None = None
+    target: Text | None = None
     headers: dict[str, Any] | list[tuple[str, Any]] | None = None
     body_text: Any = None
     body: Any = None
@@ -56,22 +59,22 @@ class _Request(Fields):
 
 
 class _Response(Fields):
-    status: int
-    reason: str = ""
+    status: Status
+    reason: Text = ""
     headers: dict[str, Any] | list[tuple[str, Any]] | None = None
     body_text: Any = None
     body: Any = None
 
 
 class _Item(Fields):
-    boundary: str
+    boundary: Text
     request: _Request
     response: _Response | None = None
     transport_error: Any = None
     error: Any = None
-    note: str = ""
-    t_ms: float | None = None
-    duration_ms: float | None = None
+    note: Text = ""
+    t_ms: Milliseconds | None = None
+    duration_ms: Milliseconds | None = None
     id: int | str | None = None
     parent: int | str | None = None
 

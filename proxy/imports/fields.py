@@ -8,10 +8,10 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import orjson
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.core.events import RawHeaders
@@ -24,10 +24,22 @@ MS_NS = 1_000_000
 _BOM = b"\xef\xbb\xbf"
 
 
+def _without_surrogates(value: Any) -> Any:
+    """Halves of characters, which no file of text can hold, are written as they would be in source."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
+Text = Annotated[str, BeforeValidator(_without_surrogates)]
+Seconds = Annotated[float, Field(ge=0, le=9e9)]
+"""Since the epoch, or a recording's beginning: what nanoseconds in 64 bits can say."""
+Milliseconds = Annotated[float, Field(le=9e12)]
+Status = Annotated[int, Field(ge=0, le=999)]
+
+
 class Fields(BaseModel):
     """Fields of another tool's record; those that are not ours to read are let be."""
 
-    model_config = ConfigDict(extra="ignore", frozen=True)
+    model_config = ConfigDict(extra="ignore", frozen=True, allow_inf_nan=False)
 
 
 def parse_json(text: bytes) -> Any:
@@ -53,21 +65,23 @@ def checked[T: Fields](model: type[T], value: Any, place: str) -> T:
         raise refuse(place, f"{where}: {first['msg']}" if where else first["msg"]) from None
 
 
-def json_lines[T](file: Path, take: Callable[[Any, str], T]) -> Iterator[T | LeftOut]:
+def json_lines[T](
+    file: Path, take: Callable[[Any, str], T], parse: Callable[[bytes], Any] = parse_json
+) -> Iterator[T | LeftOut]:
     """What `take` makes of each line that is not blank, given its value and its `FILE:LINE`.
 
-    A line that is no JSON, or that `take` refuses with a UsageError, is left out, with the reason.
+    A line that is no JSON to `parse`, or that `take` refuses with a UsageError, is left out, with the reason.
     """
     with file.open("rb") as lines:
         for number, line in enumerate(lines, 1):
             if line.strip():
                 place = f"{file}:{number}"
-                yield _taken(take, partial(_parsed, place, line), place)
+                yield _taken(take, partial(_parsed, parse, place, line), place)
 
 
-def _parsed(place: str, line: bytes) -> Any:
+def _parsed(parse: Callable[[bytes], Any], place: str, line: bytes) -> Any:
     try:
-        return parse_json(line.removeprefix(_BOM))
+        return parse(line.removeprefix(_BOM))
     except (json.JSONDecodeError, RecursionError) as error:
         cut = "" if line.endswith(b"\n") else "; the file may have been cut off there"
         raise refuse(place, f"not JSON: {_why(error)}{cut}") from None
@@ -123,7 +137,17 @@ def as_bytes(text: object) -> bytes:
     try:
         return str(text).encode("latin-1")
     except UnicodeEncodeError:
-        return str(text).encode("utf-8", "surrogatepass")
+        return _encoded(str(text))
+
+
+def _encoded(text: str) -> bytes:
+    """Halves of characters are bytes that were no UTF-8, as Python reads them (PEP 383), or stand for themselves."""
+    for errors in ("strict", "surrogateescape"):
+        try:
+            return text.encode("utf-8", errors)
+        except UnicodeEncodeError:
+            continue
+    return text.encode("utf-8", "surrogatepass")
 
 
 def body_bytes(value: Any) -> bytes:
@@ -131,10 +155,7 @@ def body_bytes(value: Any) -> bytes:
     if value is None:
         return b""
     if isinstance(value, str):
-        try:
-            return value.encode()
-        except UnicodeEncodeError:
-            return value.encode("utf-8", "surrogatepass")
+        return _encoded(value)
     try:
         return orjson.dumps(value)
     except TypeError:

@@ -106,6 +106,9 @@ class Gathered:
         if name in section.kept:
             file.leave_out(LeftOut(f"{file.path}: {name} is there already: each exchange stands once in a recording"))
             return False
+        if not 0 <= kept.exchange.started_ns < 2**63:
+            file.leave_out(LeftOut(f"{file.path}: {name} began at no time: {kept.exchange.started_ns} ns"))
+            return False
         section.kept[name] = self.spool.put(kept)
         return True
 

@@ -9,7 +9,7 @@ import binascii
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 from urllib.parse import urlsplit
 
 import orjson
@@ -20,6 +20,10 @@ from gymtap.proxy.imports.fields import (
     MS_NS,
     SECOND_NS,
     Fields,
+    Milliseconds,
+    Seconds,
+    Status,
+    Text,
     checked,
     elements,
     not_whole,
@@ -31,6 +35,8 @@ from gymtap.proxy.imports.transport import transport_error
 from gymtap.schemas import Server, ServerKind, TransportError
 
 _TEXT_FRAME = 1
+_EPOCH, _LAST_YEAR = 1970, 2262
+"""What nanoseconds in 64 bits can say."""
 
 
 class _Pair(Fields):
@@ -44,9 +50,9 @@ class _PostData(Fields):
 
 
 class _Request(Fields):
-    method: str
-    url: str
-    version: str = Field(default="HTTP/1.1", alias="httpVersion")
+    method: Text
+    url: Text
+    version: Text = Field(default="HTTP/1.1", alias="httpVersion")
     headers: tuple[_Pair, ...] = ()
     body: _PostData | None = Field(default=None, alias="postData")
 
@@ -57,37 +63,37 @@ class _Content(Fields):
 
 
 class _Response(Fields):
-    status: int = 0
-    reason: str = Field(default="", alias="statusText")
+    status: Status = 0
+    reason: Text = Field(default="", alias="statusText")
     headers: tuple[_Pair, ...] = ()
     content: _Content | None = None
     error: str | None = Field(default=None, alias="_error")
 
 
 class _Timings(Fields):
-    blocked: float | None = None
-    dns: float | None = None
-    connect: float | None = None
-    send: float | None = None
-    wait: float | None = None
+    blocked: Milliseconds | None = None
+    dns: Milliseconds | None = None
+    connect: Milliseconds | None = None
+    send: Milliseconds | None = None
+    wait: Milliseconds | None = None
 
 
 class _Ours(Fields):
     id: str | None = None
-    server: str | None = None
+    server: Text | None = None
     kind: ServerKind = ServerKind.UNKNOWN
     parent: str | None = None
-    started_ns: int | None = None
+    started_ns: Annotated[int, Field(ge=0, lt=2**63)] | None = None
     error: TransportError | None = None
-    target: str | None = None
-    upstream: str | None = None
+    target: Text | None = None
+    upstream: Text | None = None
 
 
 class _Message(Fields):
     """A WebSocket's, as Chromium writes it: `time` in seconds since the epoch, binary data in base64."""
 
     type: str
-    time: float
+    time: Seconds
     opcode: int = 1
     data: str = ""
 
@@ -99,7 +105,7 @@ class _Message(Fields):
 
 class _Entry(Fields):
     started: AwareDatetime = Field(alias="startedDateTime")
-    time: float | None = None
+    time: Milliseconds | None = None
     request: _Request
     response: _Response
     timings: _Timings | None = None
@@ -133,7 +139,7 @@ def _exchange(value: Any, place: str) -> Recorded:
 def _recorded(entry: _Entry, place: str) -> Recorded:
     ours = entry.ours or _Ours()
     server, target = _place(ours, entry.request.url, place)
-    started_ns = ours.started_ns if ours.started_ns is not None else _ns(entry.started)
+    started_ns = ours.started_ns if ours.started_ns is not None else _ns(entry.started, place)
     sent_ms, first_ms = _moments(entry.timings)
     answered = entry.response.status > 0
     return Recorded(
@@ -180,7 +186,9 @@ def _place(ours: _Ours, url: str, place: str) -> tuple[Server, str]:
     return server, target if ours.target is None else ours.target
 
 
-def _ns(moment: datetime) -> int:
+def _ns(moment: datetime, place: str) -> int:
+    if not _EPOCH <= moment.year < _LAST_YEAR:
+        raise refuse(place, f"startedDateTime: {moment.year} is no year of a recording")
     return int(moment.timestamp()) * SECOND_NS + moment.microsecond * 1000
 
 

@@ -11,7 +11,18 @@ from pathlib import Path
 from typing import Any
 
 from gymtap.proxy.core.recorded import Recorded, Recording
-from gymtap.proxy.imports.fields import MS_NS, SECOND_NS, Fields, body_bytes, checked, json_lines
+from gymtap.proxy.imports.fields import (
+    MS_NS,
+    SECOND_NS,
+    Fields,
+    Milliseconds,
+    Seconds,
+    Status,
+    Text,
+    body_bytes,
+    checked,
+    json_lines,
+)
 from gymtap.proxy.imports.transport import transport_error
 from gymtap.schemas import Server, ServerKind, TransportError
 
@@ -31,18 +42,18 @@ _UNANSWERED = frozenset({"stream_truncated", "cancelled", "timeout", "connection
 
 
 class _ModelRef(Fields):
-    name: str = "model"
+    name: Text = "model"
 
 
 class _ModelCall(Fields):
     model_call_id: str
-    dialect: str = "responses"
+    dialect: Text = "responses"
     model_ref: _ModelRef | None = None
-    started_at: float
-    completed_at: float | None = None
-    latency_ttft_ms: float | None = None
-    status_code: int | None = None
-    error_category: str | None = None
+    started_at: Seconds
+    completed_at: Seconds | None = None
+    latency_ttft_ms: Milliseconds | None = None
+    status_code: Status | None = None
+    error_category: Text | None = None
     request: Any = None
     response: Any = None
     request_raw: str | None = None

@@ -7,6 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, Literal
 
+import orjson
 from pydantic import Field
 
 from gymtap.proxy.core.recorded import Item, Kept, Recording
@@ -45,7 +46,7 @@ def read_own(file: Path) -> Iterator[Recording]:
 def _numbered(file: Path) -> Iterator[tuple[int, tuple[Item, ...]]]:
     """Of each line the number of its export, and what it holds."""
     number = 0
-    for item in json_lines(file, _item):
+    for item in json_lines(file, _item, orjson.loads):
         number += isinstance(item, _Capture)
         yield number, item.gaps if isinstance(item, _Capture) else (item,)
 

@@ -17,6 +17,7 @@ def transport_error(said: Any) -> TransportError | None:
         return None
     fields = said if isinstance(said, dict) else {"message": said}
     text = ": ".join(str(fields[key]) for key in ("type", "kind", "message") if fields.get(key))
+    text = text.encode("utf-8", "backslashreplace").decode()  # halves of characters are no text that can be kept
     kind, timeout = transport_kind(text)
     if timeout or kind is None:
         kind = TransportErrorKind.CLIENT_GONE
