@@ -152,7 +152,8 @@ class Bridge:
     async def server_connect(self, data: ServerConnectionHookData) -> None:
         """Refuse what came here from ourselves, by way of this very listener; who it came from may not be known yet."""
         came_to = data.client.sockname
-        while coming := [known for port, known in self._connecting.values() if port == came_to[1]]:
+        port = came_to[1] if came_to else None
+        while coming := [known for to_port, known in self._connecting.values() if to_port == port]:
             await asyncio.wait(coming)
         if _listen(came_to) in self._paths.through(data.client.peername):
             data.server.error = circle(_listen(came_to))
@@ -164,11 +165,6 @@ class Bridge:
         passed = self._paths.through(data.client.peername)
         self._paths.opened(data.server.sockname, passed | {_listen(data.client.sockname)})
         self._known(data)
-
-    def _known(self, data: ServerConnectionHookData) -> None:
-        _, known = self._connecting.pop(data.server.id, (0, None))
-        if known is not None:
-            known.set_result(None)
 
     def server_disconnected(self, data: ServerConnectionHookData) -> None:
         """It stands no more."""
@@ -246,6 +242,11 @@ class Bridge:
     def _put(self, event: Event) -> None:
         if not self._closed:
             self._tape.put(event)
+
+    def _known(self, data: ServerConnectionHookData) -> None:
+        _, known = self._connecting.pop(data.server.id, (0, None))
+        if known is not None:
+            known.set_result(None)
 
     def _open(self, flow: http.HTTPFlow, target: str) -> _Live:
         request, peer = flow.request, flow.client_conn.peername

@@ -63,6 +63,7 @@ class MitmEngine:
         self._master: Master | None = None
         self._started = threading.Event()
         self._failure: Exception | None = None
+        self._redirector_lost = False
         self._check()
         self.addresses: tuple[tuple[str, int], ...] = ()
         """Where it listens, once it has started."""
@@ -150,7 +151,7 @@ class MitmEngine:
             watching.cancel()
             _LOG.removeHandler(errors)
             bridge.close()
-            await _hang_up(proxy)
+            await _hang_up(proxy, without_redirector=self._redirector_lost)
 
     def _options(self, folder: Path) -> dict[str, Any]:
         trusted = self._settings.upstream_ca
@@ -186,6 +187,7 @@ class MitmEngine:
         await asyncio.to_thread(self._started.wait)
         while await asyncio.to_thread(redirector_runs):  # noqa: ASYNC110 - it is another process's end
             await asyncio.sleep(_LOOK_S)
+        self._redirector_lost = True
         what = "mitmproxy's redirector has ended: what local mode was to capture passes unrecorded"
         server = Server(name="local", listen="", upstream="")
         self._source.tape.put(Unparsed(server, time.time_ns(), what))
@@ -243,9 +245,15 @@ def _way_out(reason: str) -> str:
     return "transparent, local, tun and wireguard modes may need root" if "ermi" in reason else "check --mode"
 
 
-async def _hang_up(proxy: proxyserver.Proxyserver) -> None:
-    """Stop listening, and end the connections that are open."""
-    await proxy.servers.update([])
+async def _hang_up(proxy: proxyserver.Proxyserver, *, without_redirector: bool) -> None:
+    """Stop listening, and end the connections that are open.
+
+    A redirector that has ended is not told: the failure would be logged while Python ends, which crashes it.
+    """
+    for server in proxy.servers:
+        gone = without_redirector and isinstance(server, mode_servers.LocalRedirectorInstance)
+        if server.is_running and not gone:
+            await server.stop()
     tasks = [
         io.handler
         for connection in list(proxy.connections.values())

@@ -14,7 +14,7 @@ from pathlib import Path
 from gymtap.proxy.core.errors import GymtapError
 
 _CGROUP = "/sys/fs/cgroup"
-_NAME = "mitmproxy-linux-redirector"[:15]  # as much of a name as the kernel keeps
+REDIRECTOR = "mitmproxy-linux-redirector"[:15]  # as much of a name as the kernel keeps
 _ANOTHER_WAY = "or use `gymtap run --proxy-env`, or `gymtap redirect` for loopback"
 
 
@@ -42,8 +42,7 @@ def redirector_runs() -> bool:
     """Whether the redirector is among the descendants of this process; True where that cannot be known."""
     if sys.platform != "linux":
         return True
-    parents = dict(_processes())
-    return any(_descends(pid, parents) for pid, (name, _) in parents.items() if name == _NAME)
+    return any(name == REDIRECTOR and _descends(pid, os.getpid()) for pid, (name, _) in _processes())
 
 
 def _processes() -> Iterator[tuple[int, tuple[str, int]]]:
@@ -57,7 +56,8 @@ def _processes() -> Iterator[tuple[int, tuple[str, int]]]:
             yield int(folder.name), (found[1], int(found[3]))
 
 
-def _descends(pid: int, parents: dict[int, tuple[str, int]]) -> bool:
-    while pid in parents and pid != os.getpid():
+def _descends(pid: int, ancestor: int) -> bool:
+    parents = dict(_processes())
+    while pid in parents and pid != ancestor:
         pid = parents[pid][1]
-    return pid == os.getpid()
+    return pid == ancestor

@@ -18,11 +18,11 @@ import pytest
 
 from gymtap.proxy.core.errors import GymtapError, ListenError, UsageError
 from gymtap.proxy.mitm.engine import MitmEngine
-from gymtap.proxy.mitm.local import _is_cgroup2
+from gymtap.proxy.mitm.local import REDIRECTOR, _descends, _is_cgroup2, _processes
 from gymtap.proxy.mitm.modes import fixed_routes, parse_mode
 from gymtap.proxy.mitm.settings import MitmSettings
 from gymtap.proxy.store import Capture
-from gymtap.proxy.tap import Tap, TapSettings
+from gymtap.proxy.tap import GAPS_EXIT_CODE, Tap, TapSettings
 from gymtap.schemas import State, TransportErrorKind
 
 BODY = bytes(range(256)) * 300
@@ -201,7 +201,7 @@ def test_a_tunnel(tmp_path: Path, confdir: Path, mode: str) -> None:
 @needs_curl
 @pytest.mark.timeout(180)
 async def test_local(tmp_path: Path, confdir: Path, upstream: Any) -> None:
-    """A program of a name is captured, whatever it is told of proxies; others are not."""
+    """A program of a name is captured, whatever it is told of proxies. When the redirector ends, that is a gap."""
     if os.geteuid() != 0 or sys.platform != "linux" or shutil.which("sudo") is None:
         pytest.skip("needs Linux, root, sudo, and a cgroup file system of version 2")
     mount = "mount -t cgroup2 none /sys/fs/cgroup"
@@ -231,8 +231,13 @@ async def test_local(tmp_path: Path, confdir: Path, upstream: Any) -> None:
         assert (await asked.communicate())[0] == b"x"
     if reading.done():
         pytest.skip(f"the kernel refuses mitmproxy's redirector: {(await reading).decode()[-500:]}")
+    (redirector,) = [pid for pid, (name, _) in _processes() if name == REDIRECTOR and _descends(pid, child.pid)]
+    os.kill(redirector, signal.SIGKILL)
+    while not capture.gaps():  # noqa: ASYNC110 - it is another process's
+        await asyncio.sleep(0)
     child.send_signal(signal.SIGINT)
-    assert await child.wait() == 0, (await reading).decode()
+    assert await child.wait() == GAPS_EXIT_CODE
+    assert "redirector has ended" in (await reading).decode()
     found = next(iter(capture.exchanges()))
     assert (found.server, found.request.target) == (f"127.0.0.1:{upstream.plain_port}", "/echo")
 
