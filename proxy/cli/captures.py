@@ -1,6 +1,7 @@
 """`gymtap captures`: what there is to look at, newest first."""
 
 import time
+from typing import Annotated
 
 import typer
 
@@ -13,11 +14,15 @@ def register(app: typer.Typer) -> None:
     app.command("captures")(_captures)
 
 
-def _captures(as_json: JsonOption = False) -> None:
+def _captures(
+    *,
+    replays: Annotated[bool, typer.Option("--replays", help="Those that replays have kept.")] = False,
+    as_json: JsonOption = False,
+) -> None:
     """List captures, newest first."""
     from gymtap.proxy.store import captures, captures_root  # noqa: PLC0415 - quick `--help`
 
-    root = captures_root()
+    root = captures_root() / "replays" if replays else captures_root()
     infos = list(captures(root))
     if as_json:
         screen.write_json({"captures": [info.model_dump(mode="json") for info in infos]})

@@ -14,9 +14,7 @@ from gymtap.proxy.cli import screen
 from gymtap.proxy.cli.options import JsonOption
 
 if TYPE_CHECKING:
-    from gymtap.proxy.doctor.report import Report, Step
-
-_NOTES_SHOWN = 3
+    from gymtap.proxy.doctor.report import Report
 
 
 def register(app: typer.Typer) -> None:
@@ -78,26 +76,11 @@ def _doctor(
 def _draw(report: "Report", capture: str | None) -> None:
     """The steps, then the diagnosis; what was looked at is said on stderr."""
     from gymtap.proxy.cli.why import show_diagnosis  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.views.report_view import step_lines  # noqa: PLC0415 - only where it is drawn
 
     screen.note(f"looked at {', '.join(report.given)}")
-    for step in report.steps:
-        _draw_step(step)
     out = screen.out()
+    for line in (line for step in report.steps for line in step_lines(step)):
+        out.print(line, soft_wrap=True)
     out.print("")
     show_diagnosis(out, report.diagnosis, capture=capture)
-
-
-def _draw_step(step: "Step") -> None:
-    from rich.text import Text  # noqa: PLC0415 - only where it is drawn
-
-    from gymtap.proxy.views.plain import one_line  # noqa: PLC0415 - only where it is drawn
-
-    mark, style = {"ok": ("✓", "green"), "problem": ("✗", "bold red")}.get(str(step.outcome), ("-", "dim"))
-    line = Text.assemble(
-        (f"{mark} {step.number} {step.name:<22}", style), f" {step.outcome:<12}", one_line(step.why)[:400]
-    )
-    screen.out().print(line, soft_wrap=True)
-    shown = [note for note in step.notes if note.severity != "note" or note.rule.startswith("doctor.")]
-    for note in shown[:_NOTES_SHOWN]:
-        text = f"      {note.severity} {note.rule}  {note.where}: {one_line(note.text)[:300]}"
-        screen.out().print(Text(text, "dim"), soft_wrap=True)

@@ -54,10 +54,12 @@ def run_in_tui(arguments: Sequence[str], capture: Path | None) -> int:
 def _show(path: Path) -> None:
     from gymtap.proxy.tui.app import GymtapTui  # noqa: PLC0415 - only where it is drawn
 
-    shown = GymtapTui(path)
-    shown.run()
-    if shown.crash is not None:
-        note(f"the terminal UI ended: {' '.join(f'{type(shown.crash).__name__}: {shown.crash}'.split())}")
+    following: Path | None = path
+    while following is not None:
+        shown = GymtapTui(following)
+        following = shown.run()
+        if shown.crash is not None:
+            note(f"the terminal UI ended: {' '.join(f'{type(shown.crash).__name__}: {shown.crash}'.split())}")
 
 
 def _waited(run: "subprocess.Popen[bytes]", log: Path) -> int:

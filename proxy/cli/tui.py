@@ -1,5 +1,6 @@
 """`gymtap tui`: a capture in the terminal UI, or in a browser."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -39,9 +40,11 @@ def _tui(
         raise UsageError("the terminal UI needs a terminal", "`gymtap rows` and `gymtap causes` write to a pipe")
     from gymtap.proxy.tui.app import GymtapTui  # noqa: PLC0415 - only where it is drawn
 
-    ended = GymtapTui(path)
-    ended.run()
-    if ended.crash is not None:
-        raise ended.crash
-    if ended.return_code:
-        raise typer.Exit(ended.return_code)
+    following: Path | None = path
+    while following is not None:
+        ended = GymtapTui(following)
+        following = ended.run()
+        if ended.crash is not None:
+            raise ended.crash
+        if ended.return_code:
+            raise typer.Exit(ended.return_code)

@@ -6,4 +6,6 @@ from pathlib import Path
 from gymtap.proxy.tui.app import GymtapTui
 
 if __name__ == "__main__":
-    GymtapTui(Path(sys.argv[1])).run()
+    path: Path | None = Path(sys.argv[1])
+    while path is not None:
+        path = GymtapTui(path).run()

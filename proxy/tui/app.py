@@ -84,8 +84,11 @@ def copied(capture: Capture, name: str, form: str) -> str:
     return {"c": curl, "p": python, "s": openai}[form](kept)
 
 
-class GymtapTui(App[None]):
-    """The terminal UI on one capture (a directory, or a bundle's file), live or finished."""
+class GymtapTui(App[Path]):
+    """The terminal UI on one capture (a directory, or a bundle's file), live or finished.
+
+    `run` returns the capture to go on with, None where the person has left.
+    """
 
     TITLE = "gymtap"
     ENABLE_COMMAND_PALETTE = True
@@ -339,6 +342,19 @@ class GymtapTui(App[None]):
             self.notify(": ".join(filter(None, (str(error), error.hint))), timeout=5, markup=False)
             return
         self.show_comparison(other, Place(reader.path, what))
+
+    def action_captures(self) -> None:
+        """To what else there is to look at."""
+        from gymtap.proxy.tui.captures_page import CapturesPage  # noqa: PLC0415  # not needed to open
+
+        self.push_screen(CapturesPage())
+
+    def action_doctor(self) -> None:
+        """Walk the debug order over this capture."""
+        from gymtap.proxy.tui.doctor import examined  # noqa: PLC0415  # slow to load, and not needed to open
+
+        path = self.feed.path
+        self.push_screen(TextPage("the debug order, step by step", lambda: asyncio.to_thread(examined, path)))
 
     def show_comparison(self, before: "Place", after: "Place") -> None:
         """To two rows, or exchanges, side by side."""

@@ -10,7 +10,7 @@ from mmap import mmap
 from rich.text import Text
 from textual import work
 
-from gymtap.proxy.tui.lines import Lines
+from gymtap.proxy.tui.lines import ANY_CELLS, Lines
 from gymtap.proxy.views.plain import printable
 
 _AT_ONCE_BYTES = 2**20
@@ -51,10 +51,11 @@ class RawLines(Lines):
         self.data: Bytes = b""
         self._starts = array("Q")
         self._cells = 0
+        self._asked: int | None = None
 
     def put(self, data: Bytes) -> None:
         """Show another body; of a large one the lines come when a thread has found them."""
-        self.data, self._starts, self._cells = data, array("Q"), 0
+        self.data, self._starts, self._cells, self._asked = data, array("Q"), 0, None
         self.reload()
         self._fold()
 
@@ -76,20 +77,25 @@ class RawLines(Lines):
         self.app.call_from_thread(self._folded, data, cells, line_starts(data, cells))
 
     def _folded(self, data: Bytes, cells: int, starts: array[int]) -> None:
-        """The cursor stays where it was in the body."""
+        """The cursor stays where it was in the body, or goes where it was asked to."""
         if data is not self.data:
             return
-        at = self._starts[self.cursor] if self._starts else 0
+        at = self._asked if self._asked is not None else self._starts[self.cursor] if self._starts else 0
         self._starts, self._cells = starts, cells
         self.reload()
-        self.cursor = self.line_of(at)
+        self.go_to(at)
 
     def count(self) -> int:
         """How many lines."""
         return len(self._starts)
 
-    def line(self, index: int, width: int) -> Text:  # noqa: ARG002  # it is folded to it
-        """That line; what is not UTF-8 is shown as such. A character that is folded is on the line where it begins."""
+    def line(self, index: int, width: int) -> Text:
+        """That line; what is not UTF-8 is shown as such. A character that is folded is on the line where it begins.
+
+        A scrollbar that has come has made the width another, which nobody tells.
+        """
+        if width not in (self._cells, ANY_CELLS):
+            self.call_after_refresh(self._fold)
         end = self._starts[index + 1] if index + 1 < len(self._starts) else len(self.data)
         first, last = _at_character(self.data, self._starts[index]), _at_character(self.data, end)
         return Text(printable(self.data[first:last].decode("utf-8", "replace").rstrip("\r\n")))
@@ -106,11 +112,11 @@ class RawLines(Lines):
         return find_bytes(self.data, text, end - 1 if by > 0 else self._starts[self.cursor], by)
 
     def go_to(self, at: int) -> None:
-        """Put the cursor on the line of a byte; at once, where that is not known yet."""
-        if not self._starts:
-            self._starts = line_starts(self.data, max(self.scrollable_content_region.width, 1))
-            self.reload()
-        self.cursor = self.line_of(at)
+        """Put the cursor on the line of a byte; where that is not known yet, when it is."""
+        self._asked = None if self._starts else at
+        if self._starts:
+            self.cursor = self.line_of(at)
+            self.call_after_refresh(self.show, self.cursor)
 
 
 def _at_character(data: Bytes, at: int) -> int:

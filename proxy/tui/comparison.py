@@ -14,7 +14,6 @@ from gymtap.proxy.replay.sides import Pair, compare, compare_rows, reward_of, st
 from gymtap.proxy.store import Capture
 from gymtap.proxy.store.listed import named
 from gymtap.proxy.store.notes import Notes
-from gymtap.proxy.tui.lines import TextLines
 from gymtap.proxy.tui.text_page import TextPage
 from gymtap.proxy.views.marks import FAILED_STYLE, OK_STYLE
 from gymtap.proxy.views.plain import one_line
@@ -111,9 +110,8 @@ class ComparisonPage(TextPage):
 
     def _open(self, side: int) -> None:
         """Open an exchange of the pair that the cursor is on, in the capture that it is in."""
-        lines = self.query_one(TextLines)
-        if (target := lines.target(lines.cursor)) is None:
+        if self.target is None:
             return
-        ids = target.split(" ")
+        ids = self.target.split(" ")
         side = side if ids[side] != _NONE else 1 - side
         self.tui.show_exchange(ids[side], path=(self._before, self._after)[side].capture)

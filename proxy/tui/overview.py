@@ -58,6 +58,8 @@ class Overview(Page):
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("l,right", "app.rows", "All rows"),
         Binding("i", "app.in_flight", "In flight"),
+        Binding("d", "app.doctor", "Doctor"),
+        Binding("C", "app.captures", "Captures"),
         Binding("question_mark", "app.help", "Help", key_display="?"),
         Binding("q", "app.quit", "Quit"),
     ]
@@ -100,7 +102,7 @@ class Overview(Page):
 
     def _waited(self) -> None:
         self._waits = False
-        self.changed()
+        self.beat()
 
     def on_resize(self) -> None:
         """The strip is as wide as the screen."""

@@ -59,9 +59,14 @@ class TextPage(Page):
 
     def open_target(self) -> None:
         """Open the exchange that the cursor's line names."""
+        if self.target:
+            self.tui.show_exchange(self.target)
+
+    @property
+    def target(self) -> str | None:
+        """What the cursor's line names."""
         lines = self.query_one(TextLines)
-        if target := lines.target(lines.cursor):
-            self.tui.show_exchange(target)
+        return lines.target(lines.cursor)
 
 
 def told(error: GymtapError) -> list[Text]:

@@ -2,10 +2,8 @@
 
 import asyncio
 import shutil
-import subprocess
-import sys
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,6 +13,7 @@ from textual import events
 from textual.pilot import Pilot
 from textual.widgets import Input
 
+from gymtap.proxy.cli.program import execute
 from gymtap.proxy.store import CaptureWriter
 from gymtap.proxy.tui.app import GymtapTui
 from gymtap.proxy.tui.choice import Choice
@@ -92,12 +91,13 @@ def opened() -> Open:
 
 
 @pytest.fixture
-def gymtap() -> Callable[..., bytes]:
-    """`gymtap("rows", …)` as a command of its own: what it writes to stdout."""
+def exports(tmp_path: Path) -> Callable[..., Awaitable[bytes]]:
+    """`await exports(CAPTURE, "-f", "har", …)`: what `gymtap export` writes."""
 
-    def call(*arguments: str) -> bytes:
-        command = [sys.executable, "-m", "gymtap", *arguments]
-        return subprocess.run(command, check=True, capture_output=True, timeout=50).stdout
+    async def call(*arguments: str) -> bytes:
+        file = tmp_path / "by-command"
+        assert await asyncio.to_thread(execute, ["export", *arguments, "-o", str(file)]) == 0
+        return await asyncio.to_thread(file.read_bytes)
 
     return call
 

@@ -1,5 +1,6 @@
 import asyncio
 import shlex
+import shutil
 import stat
 from pathlib import Path
 from typing import Any
@@ -201,7 +202,7 @@ async def _exported(desk: Any, key: str, file: Path, told: str) -> bytes:
 
 
 async def test_what_is_shown_is_exported_as_the_command_does(
-    opened: Open, demo_capture: Path, tmp_path: Path, gymtap: Any
+    opened: Open, demo_capture: Path, tmp_path: Path, exports: Any
 ) -> None:
     """Rows with their diagnoses, or their exchanges; a file that is there is not written over."""
     file = tmp_path / "rows.jsonl"
@@ -210,9 +211,9 @@ async def test_what_is_shown_is_exported_as_the_command_does(
         desk.app.screen.show_filter(parse("is:failed"))
         await desk.shows("8 of 20 rows")
         written = await _exported(desk, "r", file, "8 rows in")
-        assert written == gymtap("export", str(demo_capture), "-f", "rows-jsonl", "--filter", "is:failed")
+        assert written == await exports(str(demo_capture), "-f", "rows-jsonl", "--filter", "is:failed")
         written = await _exported(desk, "j", tmp_path / "exchanges", "exchanges in")
-        assert written == gymtap("export", str(demo_capture), "--filter", "is:failed")
+        assert written == await exports(str(demo_capture), "--filter", "is:failed")
         await desk.press("x")
         await desk.choose("r")
         await desk.until(lambda: isinstance(desk.app.screen, Prompt) and desk.app.screen.query("#text"))
@@ -221,20 +222,20 @@ async def test_what_is_shown_is_exported_as_the_command_does(
 
 
 async def test_a_row_and_an_exchange_are_exported_as_the_command_does(
-    opened: Open, demo_capture: Path, tmp_path: Path, gymtap: Any
+    opened: Open, demo_capture: Path, tmp_path: Path, exports: Any
 ) -> None:
     async with opened(demo_capture) as desk:
         await _rows(desk)
         await desk.press("n", "enter")
         await desk.shows("provider ◀ root")
         written = await _exported(desk, "j", tmp_path / "row", "exchanges in")
-        assert written == gymtap("export", str(demo_capture), "--row", "2.0")
+        assert written == await exports(str(demo_capture), "--row", "2.0")
         assert await _exported(desk, "b", tmp_path / "row.gymtap", "read it before you share it")
         root = desk.app.screen.calls.exchange.id
         await desk.press("R")
         await desk.shows("400 Bad Request")
         written = await _exported(desk, "c", tmp_path / "sh", "1 exchange in")
-        assert written == gymtap("export", str(demo_capture), "-f", "curl", "-x", root)
+        assert written == await exports(str(demo_capture), "-f", "curl", "-x", root)
 
 
 async def test_checks_are_run_on_an_exchange(opened: Open, demo_capture: Path) -> None:
@@ -337,3 +338,28 @@ async def test_rows_that_come_do_not_move_the_cursor(
         live_writer.commit()
         await desk.shows("102 of 102 rows", "109.0", "following")
         assert desk.app.screen.current.label == before
+
+
+async def test_the_debug_order_is_walked_over_the_capture(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture) as desk:
+        await desk.shows("top causes")
+        await desk.press("d")
+        await desk.shows("1 Slurm and Ray", "✗ 2 model serving", "symptom")
+        await desk.press("escape")
+        await desk.shows("top causes")
+
+
+async def test_another_capture_is_opened_from_the_list(
+    opened: Open, demo_capture: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Runs first, then replays; the UI then ends with the one to go on with."""
+    for name in ("one", "replays/two"):
+        await asyncio.to_thread(shutil.copytree, demo_capture, tmp_path / name)
+    monkeypatch.setenv("GYMTAP_HOME", str(tmp_path))
+    async with opened(demo_capture) as desk:
+        await desk.shows("top causes")
+        await desk.press("C")
+        await desk.shows("one ", "20 rows, 8 failed", "replays", "two ")
+        await desk.press("G", "enter")
+        await desk.until(lambda: desk.app.return_value is not None)
+    assert desk.app.return_value == tmp_path / "replays" / "two"

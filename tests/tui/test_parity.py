@@ -12,6 +12,7 @@ from textual.dom import DOMNode
 from gymtap.proxy.cli.program import program
 from gymtap.proxy.core.filter import FIELDS
 from gymtap.proxy.tui.app import GymtapTui
+from gymtap.proxy.tui.captures_page import CapturesPage
 from gymtap.proxy.tui.comparison import ComparisonPage
 from gymtap.proxy.tui.exchange_page import ExchangePage
 from gymtap.proxy.tui.help import key_name
@@ -27,7 +28,7 @@ from gymtap.proxy.tui.strip_list import Strips
 from gymtap.proxy.tui.text_page import TextPage
 
 DOCS = Path(__file__).parents[2] / "docs" / "tui.md"
-PAGES = (Page, Overview, RowsPage, RowPage, ExchangePage, InFlight, TextPage, ComparisonPage, ReplayPage)
+PAGES = (Page, Overview, RowsPage, RowPage, ExchangePage, InFlight, TextPage, ComparisonPage, CapturesPage, ReplayPage)
 WIDGETS = (Lines, JsonTree, Strips)
 MOVES = re.compile(
     r"move|go|half|page|choose|fold|fold_all|tab|moment|open_before|follow|next|again|row|parent"
