@@ -57,7 +57,8 @@ def check_request(flow: Flow, contract: Contract | None) -> list[Finding]:
         return []
     severity = Severity.ERROR if flow.status == 422 else Severity.WARNING
     verb = "answers 422 to" if flow.status == 422 else "accepted" if _accepted(flow) else "was sent"
-    return [_request(flow, one, severity, verb) for one in model.violations(flow.request_json) if not _hidden(one)]
+    found = [one for one in model.violations(flow.request_json) if not (_accepted(flow) and one.kind == "Format")]
+    return [_request(flow, one, severity, verb) for one in found if not _hidden(one)]
 
 
 def check_response(flow: Flow, contract: Contract | None, caller: Contract | None = None) -> list[Finding]:

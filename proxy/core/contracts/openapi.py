@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import jsonschema_rs
 
-from gymtap.proxy.core.contracts.finding import Path
+from gymtap.proxy.core.contracts import formats
+from gymtap.proxy.core.contracts.finding import Path, clip
 
 CREATE_PARAMS = frozenset({"input", "tools", "tool_choice"})
 """What tells the model of a request for a generation (`NeMoGymResponseCreateParamsNonStreaming` in Gym 0.7)."""
@@ -76,25 +77,44 @@ class Model:
         found: dict[Path, Violation] = {}
         for error in validator.iter_errors(value):
             for each in self._read(error, value):
-                found.setdefault(each.path, each)
+                if each.kind != "Type" or not self._is_read(each):
+                    found.setdefault(each.path, each)
             if len(found) >= MAX_VIOLATIONS:
                 break
         return list(found.values())[:MAX_VIOLATIONS]
 
     def says(self, path: Path) -> str | None:
         """The model's own words about a place, where it has any."""
+        schema = self._at(path)
+        if schema is not None:
+            return describe(schema, self._root)
+        above = resolve(self._at(path[:-1]), self._root)
+        if isinstance(path[-1], str) and above.get("additionalProperties") is False:
+            return clip("no other field than " + ", ".join(_object(above.get("properties"))))
+        return None
+
+    def _at(self, path: Path) -> Any:
+        """The schema of a place; None where the model says nothing of it."""
         schema: Any = self.schema
         for part in path:
             schema = _below(resolve(schema, self._root), part, self._root)
             if schema is None:
                 return None
-        return describe(schema, self._root)
+        return schema
+
+    def _is_read(self, one: Violation) -> bool:
+        """Whether pydantic reads the value although it is no text, as it reads a time from a number."""
+        schema = resolve(self._at(one.path), self._root)
+        options = [schema, *(resolve(option, self._root) for option in schema.get("anyOf") or ())]
+        return any(formats.reads(str(option.get("format")), one.value) for option in options)
 
     def _compiled(self) -> Any:
         if self._validator is None:
             try:
                 used = _reachable(self._root)
-                self._validator = jsonschema_rs.Draft202012Validator(used, validate_formats=False, mask="it")
+                self._validator = jsonschema_rs.Draft202012Validator(
+                    used, validate_formats=True, formats=formats.checkers(), mask="it"
+                )
             except (ValueError, jsonschema_rs.ReferencingError, jsonschema_rs.ValidationError):
                 self._validator = False
         return self._validator or None
@@ -171,6 +191,9 @@ def _below(schema: Mapping[str, Any], part: str | int, root: Mapping[str, Any]) 
     unions = (schema.get(key) for key in ("anyOf", "allOf", "oneOf"))
     options = [schema, *(resolve(one, root) for union in unions if isinstance(union, list) for one in union)]
     for one in options:
+        first = one.get("prefixItems")
+        if isinstance(part, int) and isinstance(first, list) and part < len(first):
+            return first[part]
         if isinstance(part, int) and "items" in one:
             return one["items"]
         if isinstance(part, str):

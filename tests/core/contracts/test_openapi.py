@@ -156,3 +156,37 @@ def test_no_document_and_no_value_breaks_it(inside: Any, value: Any) -> None:
                 for part in one.path[: len(one.path) - one.missing]:
                     node = node[part]
                 json.dumps(one.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "taken", "refused"),
+    [
+        ("uuid", ["12345678123456781234567812345678", "12345678-1234-5678-1234-567812345678"], ["123", ""]),
+        ("date-time", ["2024-01-01T00:00:00Z", "2024-01-01", 1_700_000_000, "1700000000"], ["yesterday"]),
+        ("date", ["2024-01-01"], ["2024-13-01"]),
+        ("duration", ["PT3S", 3.5], ["soon"]),
+        ("ipv4", ["127.0.0.1"], ["localhost"]),
+        ("email", ["anything"], []),
+        ("made-up", ["anything"], []),
+    ],
+)
+def test_formats_are_those_of_pydantics_own_types(name: str, taken: list[Any], refused: list[Any]) -> None:
+    """FastAPI writes them for the types that pydantic reads, which takes more than JSON Schema's formats do."""
+    text = {"anyOf": [{"type": "string", "format": name}, {"type": "null"}]}
+    made = model({"type": "object", "properties": {"a": text}})
+    assert [value for value in taken if made.violations({"a": value})] == []
+    assert [[one.path for one in made.violations({"a": value})] for value in refused] == [[("a",)]] * len(refused)
+
+
+def test_a_field_that_is_not_wanted_is_said_with_those_that_are() -> None:
+    test = {"type": "object", "properties": {"stdin": {}, "stdout": {}}, "additionalProperties": False}
+    made = model({"type": "object", "properties": {"tests": {"type": "array", "items": test}}})
+    [found] = made.violations({"tests": [{"stdin": "", "extra": 1}]})
+    assert (found.path, found.says) == (("tests", 0, "extra"), "no other field than stdin, stdout")
+
+
+def test_a_place_in_a_tuple_has_words_of_its_own() -> None:
+    pair = {"type": "array", "prefixItems": [{"type": "integer"}, {"type": "string"}], "minItems": 2, "maxItems": 2}
+    made = model({"type": "object", "properties": {"path": pair}})
+    assert made.says(("path", 1)) == "string"
+    assert [(one.path, one.says) for one in made.violations({"path": [1, 2]})] == [(("path", 1), "string")]
