@@ -13,6 +13,7 @@ import jsonschema_rs
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from openapi_spec_validator import OpenAPIV31SpecValidator
 
 from gymtap.proxy.store import Capture
 
@@ -120,6 +121,5 @@ def test_each_parameter_is_taken(api: Api, demo_capture: Path) -> None:
 
 def test_the_document_is_openapi(api: Api) -> None:
     """A validator of OpenAPI 3.1 finds nothing to say."""
-    validator = pytest.importorskip("openapi_spec_validator", reason="openapi-spec-validator is not installed")
-    validator.validate(api.document)
+    assert [error.message for error in OpenAPIV31SpecValidator(api.document).iter_errors()] == []
     assert api.document["openapi"] == "3.1.0"
