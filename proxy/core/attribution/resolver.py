@@ -396,7 +396,7 @@ class Resolver:
                 self._claim(node, session.token, Method.SESSION, session.name)
         if node.call not in tree.GENERATIONS and node.call is not Call.RESPONSES:
             return
-        if flow.response_json is not None:
+        if flow.response_json is not None and (node.call is Call.PROVIDER or node.waiting):
             node.answer = content.answer(flow.response_json)[:MAX_ANSWER_CHARS]
         if node.failed:
             return
