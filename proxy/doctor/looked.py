@@ -3,19 +3,20 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gymtap.proxy.core.in_flight import alarms
 from gymtap.proxy.diagnose.capture import Cause, causes, material_of, row_material
 from gymtap.proxy.diagnose.evidence import Material, Seen
-from gymtap.proxy.doctor import live
 from gymtap.proxy.doctor.config_files import Flaw, read_configs
-from gymtap.proxy.doctor.live import Live
 from gymtap.proxy.doctor.logs import Logs, read_logs
 from gymtap.proxy.doctor.run_files import Inputs, Rows, RunFiles, beside, read_inputs, read_rows
 from gymtap.proxy.doctor.stale import Comparison, compare
 from gymtap.proxy.store import Capture
 from gymtap.schemas import CaptureInfo, ServerContract
+
+if TYPE_CHECKING:
+    from gymtap.proxy.doctor.live import Live
 
 LATEST = 3_000
 """How many of a capture's latest exchanges are looked at for alarms."""
@@ -66,7 +67,7 @@ class Looked:
     failures: Rows | None = None
     inputs: Inputs | None = None
     comparison: Comparison | None = None
-    live: Live | None = None
+    live: "Live | None" = None
     config: dict[str, Any] = field(default_factory=dict)
     configs: tuple[tuple[str, Any], ...] = ()
     config_flaws: tuple[Flaw, ...] = ()
@@ -113,11 +114,17 @@ def gather(given: Given, *, now_ns: int) -> Looked:
         failures=failures,
         inputs=inputs,
         comparison=compare(given.source, files.inputs) if given.source and files and files.inputs else None,
-        live=live.look(given.gym, given.provider) if given.gym or given.provider else None,
+        live=_look(given.gym, given.provider) if given.gym or given.provider else None,
         config=config,
         configs=tuple(configs),
         config_flaws=tuple(flaws),
     )
+
+
+def _look(gym: str | None, provider: str | None) -> "Live":
+    from gymtap.proxy.doctor.live import look  # noqa: PLC0415 - an HTTP client takes half a second to load
+
+    return look(gym, provider)
 
 
 def _captured(capture: Capture, now_ns: int) -> Captured:

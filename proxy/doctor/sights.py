@@ -6,6 +6,7 @@ Nothing here decides. Each function looks at one thing, and says nothing about w
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from gymtap.proxy.check.contract import Contract
 from gymtap.proxy.core.errors import UsageError
@@ -13,11 +14,13 @@ from gymtap.proxy.diagnose.evidence import read_json
 from gymtap.proxy.diagnose.rows import line_flaws, row_flaws
 from gymtap.proxy.diagnose.rule import Sight
 from gymtap.proxy.doctor.config_files import agents_without_servers, entries, fixed_ports, unresolved
-from gymtap.proxy.doctor.live import Live, ProviderSeen
 from gymtap.proxy.doctor.looked import Looked
 from gymtap.proxy.doctor.run_files import lines_of
-from gymtap.proxy.engine.holder import holder_of
 from gymtap.schemas import Severity
+
+if TYPE_CHECKING:
+    from gymtap.proxy.doctor.live import Live, ProviderSeen
+    from gymtap.proxy.engine.holder import Holder
 
 _LOOKED_INTO = 400
 _TAKEN = re.compile(r"(?:address|port)[^\n]{0,60}?[\s:(,](\d{2,5})\b[^\n]{0,40}(?:already )?in use", re.IGNORECASE)
@@ -166,16 +169,22 @@ def _ports(looked: Looked) -> Iterator[Found]:
     The latter not where the run that was given is up: then it has them itself.
     """
     for port in dict.fromkeys(port for line in looked.logs.lines for port in _TAKEN.findall(line)):
-        holder = holder_of(int(port))
+        holder = _holder_of(int(port))
         if holder is not None:
             yield "infra.port_in_use", _sight(f"port {port}", f"port {port} is taken now by {holder}", "live")
     if looked.live is not None and looked.live.servers:
         return
     for port, name in fixed_ports(looked.config).items():
-        holder = holder_of(port)
+        holder = _holder_of(port)
         if holder is not None:
             text = f"port {port} of {name} is taken by {holder}"
             yield "infra.port_in_use", _sight(f"port {port}", text)
+
+
+def _holder_of(port: int) -> "Holder | None":
+    from gymtap.proxy.engine.holder import holder_of  # noqa: PLC0415 - the engine takes half a second to load
+
+    return holder_of(port)
 
 
 def _servers(looked: Looked) -> Iterator[Found]:
@@ -217,7 +226,7 @@ def _live(looked: Looked) -> Iterator[Found]:
         yield from _provider(provider)
 
 
-def _provider(seen: ProviderSeen) -> Iterator[Found]:
+def _provider(seen: "ProviderSeen") -> Iterator[Found]:
     asked = f" (of {seen.asked_by})" if seen.asked_by else ""
     url, status = f"{seen.url}/models", seen.models.status
     if status is None or status >= 500:
@@ -279,7 +288,7 @@ def _known(looked: Looked) -> Iterator[tuple[str, Contract]]:
             continue
 
 
-def _resources_of(live: Live | None, agent: object) -> str | None:
+def _resources_of(live: "Live | None", agent: object) -> str | None:
     for name, _, entry in entries(live.config) if live else ():
         server = entry.get("resources_server")
         if name == agent and isinstance(server, dict):
