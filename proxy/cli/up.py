@@ -23,7 +23,11 @@ def register(app: typer.Typer) -> None:
 def _up(  # noqa: PLR0917 - typer calls it by name
     mappings: Annotated[
         list[str] | None,
-        typer.Option("--map", help="A boundary by hand: NAME[:KIND]=LISTEN->UPSTREAM. May be repeated.", metavar="MAP"),
+        typer.Option(
+            "--map",
+            help="A boundary by hand: 'NAME[:KIND]=LISTEN->UPSTREAM', in quotes. May be repeated.",
+            metavar="MAP",
+        ),
     ] = None,
     gym: Annotated[
         str | None, typer.Option(help="The head of a running Gym: one boundary for each of its servers.", metavar="URL")

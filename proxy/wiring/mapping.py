@@ -1,4 +1,4 @@
-"""`--map NAME[:KIND]=LISTEN->UPSTREAM`: a boundary that a person writes by hand."""
+"""`--map 'NAME[:KIND]=LISTEN->UPSTREAM'`: a boundary that a person writes by hand."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,7 @@ from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.wiring.origin import Origin
 from gymtap.schemas import Server, ServerKind
 
-_FORM = "write NAME[:KIND]=LISTEN->UPSTREAM, as in policy:provider=8001->http://127.0.0.1:8000"
+_FORM = "write 'NAME[:KIND]=LISTEN->UPSTREAM' in quotes, as in 'policy:provider=8001->http://127.0.0.1:8000'"
 
 
 @dataclass(frozen=True)
