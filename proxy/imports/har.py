@@ -6,7 +6,7 @@ headers say. A WebSocket's messages become its bodies, as when a tap records one
 
 import base64
 import binascii
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 import orjson
 from pydantic import AwareDatetime, Field
 
+from gymtap.proxy.core.events import RawHeaders
 from gymtap.proxy.core.recorded import LeftOut, Recorded, Recording
 from gymtap.proxy.imports.fields import (
     MS_NS,
@@ -58,6 +59,7 @@ class _Request(Fields):
 
 
 class _Content(Fields):
+    size: int = 0
     text: str | None = None
     encoding: str | None = None
 
@@ -129,11 +131,18 @@ def _items(file: Path) -> Iterator[Recorded | LeftOut]:
         if not found or scanner.peek() not in {b"[", b""}:
             yield LeftOut(f"{file}: not a HAR: no list of `entries` in its `log`")
             return
-        yield from elements(scanner, file, "log.entries", _exchange)
+        for found in elements(scanner, file, "log.entries", _exchange):
+            yield from found if isinstance(found, tuple) else (found,)
 
 
-def _exchange(value: Any, place: str) -> Recorded:
-    return _recorded(checked(_Entry, value, place), place)
+def _exchange(value: Any, place: str) -> tuple[Recorded | LeftOut, ...]:
+    """The exchange, and what the entry says of bodies that it does not have."""
+    entry = checked(_Entry, value, place)
+    content = entry.response.content
+    found = _recorded(entry, place)
+    if content is None or content.size <= 0 or content.text is not None or entry.messages:
+        return (found,)
+    return found, LeftOut(f"{place}: its response body ({content.size:,} bytes) is not in the file", count=0)
 
 
 def _recorded(entry: _Entry, place: str) -> Recorded:
@@ -147,13 +156,13 @@ def _recorded(entry: _Entry, place: str) -> Recorded:
         method=entry.request.method,
         target=target,
         started_ns=started_ns,
-        http_version=entry.request.version.rpartition("/")[2] or "1.1",
-        request_headers=raw_headers((pair.name, pair.value) for pair in entry.request.headers),
+        http_version=_version(entry.request.version),
+        request_headers=_headers(entry.request.headers),
         request_body=_said(entry, "send") or _body(entry.request.body, place),
         request_done_ns=_after(started_ns, sent_ms),
         status=entry.response.status if answered else None,
         reason=entry.response.reason if answered else "",
-        response_headers=raw_headers((pair.name, pair.value) for pair in entry.response.headers),
+        response_headers=_headers(entry.response.headers),
         response_body=_said(entry, "receive") or _body(entry.response.content, place),
         first_byte_ns=_after(started_ns, first_ms),
         ended_ns=_after(started_ns, entry.time if entry.time is not None and entry.time >= 0 else first_ms or 0.0),
@@ -161,6 +170,17 @@ def _recorded(entry: _Entry, place: str) -> Recorded:
         key=ours.id,
         parent=ours.parent,
     )
+
+
+def _version(said: str) -> str:
+    """`HTTP/1.1`, or a browser's own words: `h2`."""
+    number = said.rpartition("/")[2].lower().removeprefix("h")
+    return {"": "1.1", "2": "2.0"}.get(number, number)
+
+
+def _headers(pairs: Iterable[_Pair]) -> RawHeaders:
+    """Without HTTP/2's pseudo fields (`:path`), which the URL and the status say."""
+    return raw_headers((pair.name, pair.value) for pair in pairs if not pair.name.startswith(":"))
 
 
 def _said(entry: _Entry, kind: str) -> bytes:

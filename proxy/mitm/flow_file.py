@@ -136,16 +136,19 @@ def read_flow_file(file: Path) -> Iterator[Recording]:
 
 
 def _items(file: Path) -> Iterator[Recorded | Kept | LeftOut]:
-    others = 0
+    others = trailers = 0
     for number, found in enumerate(_flows(file), 1):
         if isinstance(found, LeftOut):
             yield found
         elif isinstance(found, http.HTTPFlow):
+            trailers += bool(found.request.trailers or (found.response and found.response.trailers))
             yield _item(found, f"{file}: flow {number}")
         else:
             others += 1
     if others:
         yield LeftOut(f"{file}: {others} flows that are not HTTP (TCP, UDP, DNS)", count=0)
+    if trailers:
+        yield LeftOut(f"{file}: the trailers of {trailers} flows", count=0)
 
 
 def _flows(file: Path) -> Iterator[flow.Flow | LeftOut]:

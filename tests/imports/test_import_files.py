@@ -184,6 +184,8 @@ class TestModelCalls:
             pytest.skip("the files of a real run are not beside this repository")
         capture = imported(tmp_path, *files)
         assert capture.count() == sum(len(file.read_text().splitlines()) for file in files)
+        failed = {exchange.attribution.row for exchange in capture.exchanges(failed=True)}
+        assert all(diagnose_row(capture, row, now_ns=0).rule for row in capture.rows() if row.key in failed)
         assert {row.key.label for row in capture.rows()} == {
             file.name.removesuffix(".capture.jsonl").replace("-", ".") for file in files
         }
@@ -349,6 +351,20 @@ class TestHar:
         assert response.body is not None
         assert capture.body(response.body) == b"slow!"
         assert capture.servers()[0].upstream == "https://api.example.com"
+
+    def test_what_browsers_write(self, tmp_path: Path) -> None:
+        """`h2` is HTTP/2, its pseudo fields are none, and a body that was not saved is told of, not taken for empty."""
+        pseudo = [{"name": ":path", "value": "/x"}, {"name": "accept", "value": "*/*"}]
+        request = {"method": "GET", "url": "https://x.example/x", "httpVersion": "h2", "headers": pseudo}
+        response = {"status": 200, "headers": [], "content": {"size": 1234, "mimeType": "text/plain"}}
+        file = written(
+            tmp_path, "a.har", {"log": {"entries": [HAR_ENTRY | {"request": request, "response": response}]}}
+        )
+        done = import_files([file], tmp_path / "capture")
+        assert done.left_out == [f"{file}: log.entries[0]: its response body (1,234 bytes) is not in the file"]
+        assert done.whole
+        (found,) = Capture(done.path).exchanges()
+        assert (found.request.http_version, found.request.headers) == ("2.0", (("accept", "*/*"),))
 
     def test_a_websocket(self, tmp_path: Path) -> None:
         """Its messages become the bodies, as live, and go out as they came."""

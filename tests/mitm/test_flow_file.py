@@ -123,9 +123,11 @@ def test_flows_of_a_strangers(tmp_path: Path) -> None:
         WebSocketMessage(1, True, b"hi", 946681204.2),
         WebSocketMessage(2, False, b"\xff", 1.0),
     ]
+    plain.response.trailers = http.Headers(Checksum="1")
     file = written(tmp_path / "x.mitm", plain, broken, socket, tflow.ttcpflow())
     done = import_files([file], tmp_path / "capture")
-    assert done.left_out == [f"{file}: 1 flows that are not HTTP (TCP, UDP, DNS)"]
+    assert done.whole
+    assert done.left_out == [f"{file}: 1 flows that are not HTTP (TCP, UDP, DNS)", f"{file}: the trailers of 1 flows"]
     capture = Capture(done.path)
     found = list(Chosen(capture, Wanted()))
     assert [kept.exchange.server for kept in found] == ["address:22", "address:22", "example.com"]
