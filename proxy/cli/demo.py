@@ -1,12 +1,11 @@
 """`gymtap demo`: what gymtap shows, on a miniature of Gym that fails in a dozen ways."""
 
-from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING
 
 import typer
 
 from gymtap.proxy.cli import screen
-from gymtap.proxy.cli.options import JsonOption
+from gymtap.proxy.cli.options import CaptureDirectory, JsonOption
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -23,7 +22,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _demo(
-    capture: Annotated[Path | None, typer.Option(help="Where to keep the capture; a new directory by default.")] = None,
+    capture: CaptureDirectory = None,
     as_json: JsonOption = False,
 ) -> None:
     """See it work without Gym: twenty rows, some of which fail."""
