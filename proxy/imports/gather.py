@@ -3,7 +3,7 @@
 That is when each happened, and who caused whom: a few hundred bytes of each.
 """
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -63,6 +63,7 @@ class Gathered:
     gaps: list[Gap] = field(default_factory=list)
     _recordings: int = 0
     _after_ns: int = 0
+    _last_ns: int = 0
 
     def take(self, path: Path) -> None:
         """Read one file. Raises UsageError where nothing in it can be read."""
@@ -77,7 +78,7 @@ class Gathered:
         self.left_out += file.said
         if file.missing != 0:
             detail = f"could not be imported: {'; '.join(file.said)}"
-            at_ns = self._after_ns or path.stat().st_mtime_ns
+            at_ns = self._last_ns or path.stat().st_mtime_ns
             self.gaps.append(Gap(kind=GapKind.UNPARSED, at_ns=at_ns, detail=detail, count=file.missing))
 
     def _take_recording(self, recording: Recording, file: _File) -> None:
@@ -90,6 +91,7 @@ class Gathered:
             match item:
                 case Recorded():
                     self.waiting.append(self._waiting(item, number, shift_ns))
+                    self._last_ns = item.started_ns + shift_ns
                     file.count += 1
                 case Kept():
                     file.count += self._keep(item, section, file)
@@ -99,7 +101,7 @@ class Gathered:
                     file.leave_out(item)
         if section.kept or section.gaps:
             self.sections.append(section)
-        self._close(self.waiting[first:], shift_ns)
+        self._close(self.waiting[first:])
 
     def _keep(self, kept: Kept, section: Section, file: _File) -> bool:
         name = kept.exchange.id
@@ -110,6 +112,7 @@ class Gathered:
             file.leave_out(LeftOut(f"{file.path}: {name} began at no time: {kept.exchange.started_ns} ns"))
             return False
         section.kept[name] = self.spool.put(kept)
+        self._last_ns = kept.exchange.started_ns
         return True
 
     def _waiting(self, one: Recorded, recording: int, by_ns: int) -> Waiting:
@@ -129,9 +132,11 @@ class Gathered:
             response=self.spool.put(one.response_body),
         )
 
-    def _close(self, waiting: Iterable[Waiting], shift_ns: int) -> None:
+    def _close(self, waiting: Sequence[Waiting]) -> None:
         """What had no end when its recording had: open until then."""
-        last_ns = max((one.ended_ns or one.started_ns for one in waiting), default=shift_ns)
+        if not waiting:
+            return
+        last_ns = max(one.ended_ns or one.started_ns for one in waiting)
         for one in waiting:
             if one.ended_ns is None:
                 one.ended_ns, one.error = max(last_ns, one.started_ns), one.error or STILL_OPEN

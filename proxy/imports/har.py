@@ -131,8 +131,8 @@ def _items(file: Path) -> Iterator[Recorded | LeftOut]:
         if not found or scanner.peek() not in {b"[", b""}:
             yield LeftOut(f"{file}: not a HAR: no list of `entries` in its `log`")
             return
-        for found in elements(scanner, file, "log.entries", _exchange):
-            yield from found if isinstance(found, tuple) else (found,)
+        for items in elements(scanner, file, "log.entries", _exchange):
+            yield from items if isinstance(items, tuple) else (items,)
 
 
 def _exchange(value: Any, place: str) -> tuple[Recorded | LeftOut, ...]:

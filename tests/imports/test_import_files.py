@@ -446,6 +446,17 @@ class TestDamage:
         assert (done.exchanges, done.whole) == (2 * demo.count(), True)
         assert Capture(done.path).count() == 2 * demo.count()
 
+    def test_a_gap_is_where_it_was(self, tmp_path: Path, demo_capture: Path) -> None:
+        """Of a damaged export, the gap has the time of what was read last before it."""
+        demo = Capture(demo_capture)
+        lines = list(exchange_lines(demo, Chosen(demo, Wanted())))
+        (tmp_path / "cut.jsonl").write_bytes(b"".join(lines[:9]) + lines[9][:-20])
+        done = import_files([tmp_path / "cut.jsonl"], tmp_path / "capture")
+        back = Capture(done.path)
+        (gap,) = back.gaps()
+        assert (done.exchanges, gap.at_ns) == (8, list(back.exchanges())[-1].started_ns)
+        assert "cut.jsonl:10: not JSON" in gap.detail
+
     def test_a_byte_order_mark(self, tmp_path: Path) -> None:
         """Tools of Windows write one; it says nothing."""
         file = tmp_path / "a.har"
