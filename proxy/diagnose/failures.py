@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, TypeGuard
 
 from gymtap.proxy.core.literals import NotALiteral, value
@@ -88,9 +89,14 @@ class CallTree:
             chain.append(parent)
         return chain[::-1]
 
-    def without_parent(self, exchange: Seen) -> list[Seen]:
-        """The exchanges at the same boundary of which, as of this one, no caller was recorded."""
-        return [e for e in self.exchanges if e.boundary == exchange.boundary and e.id not in self.parents]
+    @cached_property
+    def without_parent(self) -> dict[str, list[Seen]]:
+        """By boundary, the exchanges whose caller was not recorded."""
+        found: dict[str, list[Seen]] = defaultdict(list)
+        for exchange in self.exchanges:
+            if exchange.id not in self.parents:
+                found[exchange.boundary].append(exchange)
+        return found
 
     def tried_again(self, exchange: Seen) -> bool:
         """Whether the /run that it belongs to failed, and another attempt of the same row ended well."""
@@ -206,7 +212,7 @@ def _recovered(exchange: Seen, tree: CallTree) -> bool:
         return True
     if not exchange.failed or (parent is None and exchange.call not in _TRIED_AGAIN):
         return False
-    beside = tree.children[parent.id] if parent is not None else tree.without_parent(exchange)
+    beside = tree.children[parent.id] if parent is not None else tree.without_parent[exchange.boundary]
     return any(
         other.call is exchange.call and not other.failed and not other.is_open and _mends(other, exchange)
         for other in beside
