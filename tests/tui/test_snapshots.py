@@ -65,7 +65,23 @@ def fixed(tmp_path: Path, exchange: Make, attributed: Make) -> Path:
 
 
 def _plain(text: str) -> str:
-    return "\n".join(line.rstrip() for line in text.splitlines()).rstrip() + "\n"
+    """The screen, without what the rules of diagnosis say in words of their own, which are looked at elsewhere.
+
+    How long those are moves what is beneath, so that several empty lines are one.
+    """
+    kept: list[str] = []
+    pane = ""
+    for line in text.splitlines():
+        pane = line.strip("─") if line.startswith("─") else "" if line.startswith(" Request ") else pane
+        pane = "finding" if line.startswith(" ✗ data.grammar") else "" if line.startswith("⏎") else pane
+        shown = line[: 31 if pane == "top causes" else None].rstrip()
+        if pane == "finding":
+            shown = shown[:16] if shown.startswith(" ✗") else ""
+        if pane == "diagnosis" and not line.startswith(("─", " symptom", " layer")):
+            shown = ""
+        if shown or kept[-1:] != [""]:
+            kept.append(shown)
+    return "\n".join(kept).rstrip() + "\n"
 
 
 async def _look(desk: Any, view: str) -> None:
