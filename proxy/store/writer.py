@@ -48,6 +48,7 @@ PENDING_LIMIT_BYTES = 64 * 2**20
 _ERROR_CHARACTERS = 300
 _STATEMENT_BYTES = 64
 _RECENT_BODIES = 50_000
+_RECENT_ATTRIBUTIONS = 5_000
 _UPSERT = """
 INSERT INTO exchanges (id, server, kind, call, state, failed, started_ns, duration_ms, status, reward, error,
     caller, parent, attempt, row, attribution, record, changed) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
@@ -64,7 +65,7 @@ type _Statement = tuple[str, Sequence[Any]]
 
 @dataclass(slots=True)
 class _Entry:
-    """An exchange that changed since the last commit, or is still open. `said` is its attribution as it was written."""
+    """An exchange that changed since the last commit, or is still open."""
 
     flow: Flow
     request: Body | None
@@ -72,10 +73,11 @@ class _Entry:
     state: State = State.OPEN
     caller: str | None = None
     reward: float | None = None
-    said: "_Said | None" = None
 
 
 class _Said(NamedTuple):
+    """An attribution as it is written."""
+
     attribution: Attribution
     row: int | None
     text: str | None
@@ -134,6 +136,7 @@ class CaptureWriter:
         self._facts: list[_Statement] = []  # small things, never given up
         self._updates: list[_Statement] = []  # to exchanges written before; after the others
         self._recent: dict[bytes, None] = {}
+        self._said: dict[int, _Said] = {}  # by the identity of the attribution, which it keeps alive
         self._pending_bytes = 0
         self._gaps: list[tuple[str | None, Gap]] = []
         self._named: set[str] = set()
@@ -456,10 +459,16 @@ class CaptureWriter:
         return number
 
     def _say(self, attribution: Attribution) -> _Said:
-        if attribution == _UNKNOWN:
-            return _Said(attribution, None, None)
-        text = self._redactor.text(attribution.model_dump_json(exclude_defaults=True, exclude={"row"}))[0]
-        return _Said(attribution, self._row(attribution.row), text)
+        """Most exchanges are written more than once, and many share what is said of them; it is rendered once."""
+        said = self._said.get(id(attribution))
+        if said is None:
+            text = None
+            if attribution != _UNKNOWN:
+                text = self._redactor.text(attribution.model_dump_json(exclude_defaults=True, exclude={"row"}))[0]
+            said = self._said[id(attribution)] = _Said(attribution, self._row(attribution.row), text)
+            if len(self._said) > _RECENT_ATTRIBUTIONS:
+                del self._said[next(iter(self._said))]
+        return said
 
     def _render_entries(self) -> None:
         for name in self._dirty:
@@ -480,9 +489,7 @@ class CaptureWriter:
     def _values(self, entry: _Entry) -> tuple[Any, ...]:
         flow = entry.flow
         server = self.listening(flow.server)
-        said = entry.said
-        if said is None or said.attribution is not flow.attribution:
-            said = entry.said = self._say(flow.attribution)
+        said = self._say(flow.attribution)
         failed = entry.state is State.FAILED or (flow.status is not None and flow.status >= 400)
         over = entry.state is not State.OPEN
         return (
