@@ -76,7 +76,7 @@ def _plain(text: str) -> str:
         pane = "finding" if line.startswith(" ✗ data.grammar") else "" if line.startswith("⏎") else pane
         shown = line[: 31 if pane == "top causes" else None].rstrip()
         if pane == "finding":
-            shown = shown[:16] if shown.startswith(" ✗") else ""
+            shown = shown[:16].rstrip() if shown.startswith(" ✗") else ""
         if pane == "diagnosis" and not line.startswith(("─", " symptom", " layer")):
             shown = ""
         if shown or kept[-1:] != [""]:

@@ -9,6 +9,7 @@ from gymtap.proxy.tui.json_tree import JsonTree
 from gymtap.proxy.tui.overview import Overview
 from gymtap.proxy.tui.row_page import RowPage
 from gymtap.proxy.tui.rows_page import RowsPage
+from gymtap.proxy.tui.rows_table import RowsTable
 from gymtap.proxy.tui.text_page import TextPage
 
 type Open = Any
@@ -180,3 +181,14 @@ async def test_a_view_that_is_being_taken_down_bears_a_change(opened: Open, demo
         assert isinstance(page, Overview)
         await page.query_one("#status").remove()
         page.beat()
+
+
+async def test_a_click_moves_and_a_double_click_opens(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture) as desk:
+        await desk.press("l")
+        await desk.shows("20 of 20 rows")
+        await desk.pilot.click(RowsTable, offset=(5, 3))
+        await desk.until(lambda: desk.app.screen.current.label == "3.0")
+        await desk.pilot.click(RowsTable, offset=(5, 5), times=2)
+        await desk.until(lambda: isinstance(desk.app.screen, RowPage))
+        await desk.shows("row 5.0")
