@@ -4,6 +4,7 @@ import gzip
 import random
 import threading
 from collections.abc import Callable
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -170,6 +171,33 @@ def test_addons_are_told_in_order(new_desk: Callable[..., Desk]) -> None:
         ("listening", "model", ServerKind.MODEL),
         "stopped",
     ]
+
+
+class Holder(Addon):
+    """Looks into bodies, and holds on to flows."""
+
+    def __init__(self) -> None:
+        self.held: list[tuple[Flow, object]] = []
+
+    def ended(self, flow: Flow) -> None:
+        self.held.append((flow, flow.response_json))
+
+
+def test_what_was_parsed_is_dropped_at_the_end_and_can_be_read_again(new_desk: Callable[..., Desk]) -> None:
+    """Who holds a flow holds its bytes only."""
+    holder = Holder()
+    new_desk(holder).play(*request(body=[b"1"]), *response(body=[b'{"a": 1}']))
+    ((flow, read),) = holder.held
+    assert "response_json" not in vars(flow)
+    assert flow.response_json == read == {"a": 1}
+
+
+def test_an_addon_need_not_have_every_hook(new_desk: Callable[..., Desk]) -> None:
+    """Whatever an entry point makes is told of the hooks that it has."""
+    told: list[str] = []
+    capture = new_desk(SimpleNamespace(ended=lambda flow: told.append(flow.id))).play(*request(), *response())
+    assert told == ["a1"]
+    assert capture.gaps() == []
 
 
 class Broken(Addon):
