@@ -13,7 +13,7 @@ import socket
 import sys
 from asyncio.subprocess import DEVNULL, PIPE, Process
 from collections.abc import AsyncIterator, Awaitable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 
 from gymtap.proxy.core.errors import GymtapError, UsageError
@@ -59,7 +59,8 @@ async def redirect(redirecting: Redirecting, say: Say) -> int:
     Raises GymtapError where that is not possible: without root, without iptables, or when the rule is refused.
     """
     check_system()
-    clean(say)
+    with suppress(GymtapError):  # where iptables does not work it has left nothing
+        clean(say)
     os.setegid(redirecting.gid)  # what this process sends from now on is not redirected
     modes = ["transparent@127.0.0.1:0", *([f"transparent@{_LOOPBACK6}:0"] if _has_ipv6() else [])]
     async with Tap(redirecting.tap) as tap, second_engine(tap, MitmSettings(modes), say) as engine:
