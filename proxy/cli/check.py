@@ -3,8 +3,10 @@
 Exit status: 0 nothing wrong, 1 errors found, 2 it could not be looked at (a file, or an engine that is not there).
 """
 
+import contextlib
 import tempfile
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -99,8 +101,12 @@ def _status(report: "ToolReport") -> int:
 
 
 def _rows(
-    files: Annotated[list[Path], typer.Argument(metavar="FILE.jsonl...", help="JSON Lines of rows, of any size.")],
+    files: Annotated[
+        list[Path],
+        typer.Argument(metavar="FILE.jsonl|CAPTURE...", help="JSON Lines of rows, of any size, or a capture of a run."),
+    ],
     *,
+    failed: Annotated[bool, typer.Option("--failed", help="Of a capture, only the rows that failed.")] = False,
     server: Annotated[str | None, typer.Option(metavar="URL", help="The resources server that will verify.")] = None,
     openapi: Annotated[str | None, typer.Option(metavar="FILE", help="Its OpenAPI document, saved.")] = None,
     capture: Annotated[str | None, typer.Option(metavar="CAPTURE", help="A capture that met the server.")] = None,
@@ -127,35 +133,83 @@ def _rows(
     with tempfile.TemporaryDirectory(prefix="gymtap-contract-") as folder:
         document = openapi if capture is None else str(save_contract(capture, of, Path(folder)))
         against = Against(openapi=document, server=server, model=model or server_dir, python=python)
-        reports = [_checked(file, against, jobs, quiet=as_json) for file in files]
+        checks = [each for file in files for each in _files(file, against, Path(folder), failed=failed)]
+        reports = [(_checked(each, jobs, quiet=as_json), each.labels) for each in checks]
     if as_json:
-        screen.write_json([report.as_json() for report in reports])
-    errors = sum(report.errors for report in reports)
+        screen.write_json([_report_json(report, labels) for report, labels in reports])
+    errors = sum(report.errors for report, _labels in reports)
     raise typer.Exit(_FINDINGS if errors else _CLEAN)
 
 
-def _checked(file: Path, against: "Against", jobs: int | None, *, quiet: bool) -> "RowReport":
+@dataclass(frozen=True)
+class _File:
+    """A file to check, and against what. Of a capture `labels` are the rows of its lines, and `name` is the capture."""
+
+    path: Path
+    against: "Against"
+    name: str
+    labels: Sequence[str] = ()
+
+
+def _files(source: Path, against: "Against", folder: Path, *, failed: bool) -> list[_File]:
+    """The file itself, or the rows of a capture: each against what the capture knows of its server, if nothing else."""
+    from gymtap.proxy.check.row_check import Against  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.captured_requests import save_contract  # noqa: PLC0415
+    from gymtap.proxy.contracts.rows import captured_rows  # noqa: PLC0415
+    from gymtap.proxy.store import Capture, is_capture  # noqa: PLC0415
+
+    if not is_capture(source):
+        return [_File(source, against, str(source))]
+    made = []
+    capture = Capture(source)
+    place = Path(tempfile.mkdtemp(dir=folder))
+    try:
+        for rows in captured_rows(capture, place, failed=failed):
+            known = against
+            if against == Against() and rows.server is not None:
+                with contextlib.suppress(UsageError):  # the tap learned nothing of this server
+                    known = Against(openapi=str(save_contract(str(source), rows.server, place)))
+            made.append(_File(rows.file, known, source.name, rows.labels))
+    finally:
+        capture.close()
+    if not made:
+        screen.note(f"{source.name} has no rows" + (" that failed" if failed else ""))
+    return made
+
+
+def _report_json(report: "RowReport", labels: Sequence[str]) -> dict[str, Any]:
+    """The documented JSON; of a capture's rows, their labels beside the lines."""
+    said = report.as_json()
+    if labels:
+        for group in said["groups"]:
+            group["rows"] = [labels[line - 1] for line in group["lines"]]
+    return said
+
+
+def _checked(file: _File, jobs: int | None, *, quiet: bool) -> "RowReport":
     from rich.console import Console  # noqa: PLC0415 - quick `--help`
     from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn  # noqa: PLC0415 - quick `--help`
 
     from gymtap.proxy.check.row_check import check_rows  # noqa: PLC0415
 
     console = Console(stderr=True)
-    size = file.stat().st_size if file.is_file() else 0
+    size = file.path.stat().st_size if file.path.is_file() else 0
     columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
-        task = bar.add_task(file.name, total=size)
-        report = check_rows(file, against, jobs=jobs, progress=lambda done: bar.advance(task, done))
+        task = bar.add_task(Path(file.name).name, total=size)
+        report = check_rows(file.path, file.against, jobs=jobs, progress=lambda done: bar.advance(task, done))
+    report.file = file.name
     if not quiet:
-        _draw_rows(report)
+        _draw_rows(report, file.labels)
     return report
 
 
-def _draw_rows(report: "RowReport") -> None:
+def _draw_rows(report: "RowReport", labels: Sequence[str]) -> None:
     console = screen.out()
     for group in report.groups:
-        lines = ", ".join(map(str, group.lines)) + (", …" if group.count > len(group.lines) else "")
-        _draw_finding(console, {**group.as_json(), "where": f"line {lines}", "count": 1, "times": group.count})
+        places = [labels[line - 1] if labels else str(line) for line in group.lines]
+        where = ("row " if labels else "line ") + ", ".join(places) + (", …" if group.count > len(places) else "")
+        _draw_finding(console, {**group.as_json(), "where": where, "count": 1, "times": group.count})
     if report.total.more_kinds:
         screen.note(f"! {report.total.more_kinds:,} findings of yet other kinds are not shown")
     rate = f"{report.total.rows / report.seconds:,.0f} rows/s" if report.seconds else ""
