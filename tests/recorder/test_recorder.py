@@ -197,7 +197,7 @@ def test_an_addon_need_not_have_every_hook(new_desk: Callable[..., Desk]) -> Non
     told: list[str] = []
     capture = new_desk(SimpleNamespace(ended=lambda flow: told.append(flow.id))).play(*request(), *response())
     assert told == ["a1"]
-    assert capture.gaps() == []
+    assert capture.gaps() == ()
 
 
 class Broken(Addon):
