@@ -332,15 +332,24 @@ class Link(asyncio.Protocol):
         self._steer()
 
     def upstream_ended(self) -> bool:
-        """The upstream sends no more; True where it may still read."""
-        if self._over or self._client_ended or self._boundary.tls is not None or not self._lingers():
+        """The upstream sends no more; True where it may still read, which TLS does not tell."""
+        secure = self._boundary.tls is not None
+        if self._over or self._client_ended or not self._lingers() or (secure and self._tunnel):
             self.upstream_closed(None)
             return False
         self._upstream_ended = True
         self._end(None)
-        self._tunnel = True  # what the client still says can have no answer
         self._client.write_eof()
-        return True
+        if secure:
+            self._drain()
+        else:
+            self._tunnel = True  # what the client still says can have no answer
+        return not secure
+
+    def _drain(self) -> None:
+        """Read what the client still says, so that no reset overtakes the answer, and forget it."""
+        self._over, self._upstream = True, None
+        self._client.resume_reading()
 
     def _lingers(self) -> bool:
         """Whether the upstream has said all, and the client has not."""

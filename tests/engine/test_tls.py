@@ -158,3 +158,23 @@ def test_a_ca_file_that_cannot_be_read_is_said(tmp_path, content):
     with pytest.raises(GymtapError, match="cannot read the upstream CA file") as caught:
         tls_context(path)
     assert "--upstream-ca" in caught.value.hint
+
+
+async def test_an_answer_before_the_end_of_a_request_is_not_lost_to_a_reset(lab, authority):
+    """The upstream refuses and is gone; whoever still sends reads the answer when they are done."""
+    ca_file, good, _ = authority
+    refusal = b"HTTP/1.1 413 Too Large\r\nConnection: close\r\nContent-Length: 3\r\n\r\nno\n"
+
+    async def upstream(reader, writer):
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(refusal)
+
+    tap = await lab.tap(f"https://localhost:{await lab.serve(upstream, tls=good)}", tls=tls_context(ca_file))
+    reader, writer = await tap.connect()
+    writer.write(b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 3000000\r\n\r\n")
+    assert (await tap.tape.ended()).error is None
+    writer.write(b"x" * 3_000_000)
+    await writer.drain()
+    assert await reader.read() == refusal
+    writer.close()
+    await writer.wait_closed()
