@@ -256,12 +256,15 @@ def _failure_kind(view: View) -> str | None:
 
 
 def _evidence(view: View, hits: list[_Hit], best: _Hit) -> Iterator[Evidence]:
-    yield Evidence(source=best.sight.source, where=best.sight.where, text=best.sight.text)
-    seen = {best.sight.where}
+    text = best.sight.text or best.sight.what
+    yield Evidence(source=best.sight.source, where=best.sight.where, text=text)
+    seen, told = {best.sight.where}, {text}
     same = (hit for hit in hits if hit.rule.layer is best.rule.layer and hit.severity is Severity.ERROR)
     for hit in same:
-        if hit.sight.where not in seen and len(seen) < _MOST_EVIDENCE:
+        again = hit.sight.where in seen or hit.sight.text in told  # tries alike are counted in the cause
+        if not again and hit.sight.text and len(seen) < _MOST_EVIDENCE:
             seen.add(hit.sight.where)
+            told.add(hit.sight.text)
             yield Evidence(source=hit.sight.source, where=hit.sight.where, text=hit.sight.text)
     for hit in hits:  # what a rule of another layer says of the same exchange (a poisoned client, a lost body)
         beside = hit.sight.where == best.sight.where and hit.rule.layer is not best.rule.layer

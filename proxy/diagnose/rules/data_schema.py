@@ -245,9 +245,9 @@ def _wrong_tool_arguments(view: View) -> Iterator[Sight]:
         if failure.status == 400 and not re.search(_OF_ARGUMENTS, failure.said, re.IGNORECASE):
             continue  # the world says no
         if "json" in exchange.request_headers.get("content-type", "json"):
-            yield exchange_sight(
-                view, exchange, f"{failure.status} {failure.said[:200]}", exchange.path.rsplit("/", 1)[-1]
-            )
+            told = (failure.innermost.leaf.message if failure.innermost else "") or failure.said
+            text = f"{failure.status} {told[:200]}; it was sent {(exchange.request or 'nothing')[:160]}"
+            yield exchange_sight(view, exchange, text, exchange.path.rsplit("/", 1)[-1])
 
 
 def _preflight(view: View) -> Iterator[Sight]:

@@ -308,7 +308,9 @@ def _tokens_do_not_extend(view: View) -> Iterator[Sight]:
         if prompt is None:
             continue
         if previous is not None and len(prompt) > len(previous) and prompt[: len(previous)] != previous:
-            yield exchange_sight(view, exchange, "prompt_token_ids do not begin with the tokens of the turn before")
+            place = next(n for n, (one, other) in enumerate(zip(prompt, previous, strict=False)) if one != other)
+            text = f"prompt_token_ids do not begin with the tokens of the turn before: they differ at index {place}"
+            yield exchange_sight(view, exchange, text)
         previous = prompt + generated
 
 

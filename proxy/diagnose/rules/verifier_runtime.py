@@ -4,6 +4,7 @@ import base64
 import math
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 from gymtap.proxy.core.unwrap import innermost_bytes
@@ -304,14 +305,23 @@ def _rejects_answer(view: View) -> Iterator[Sight]:
             yield exchange_sight(view, exchange, failure.said[:300], failure.said.partition("\n")[0][:160])
 
 
+_FEW_NULLS = 3
 _STUMBLED = frozenset({"KeyError", "TypeError", "AttributeError", "IndexError", "ValidationError"})
 """What Python raises at a value that is missing, null, or not of its kind."""
 
 
 def _gym_stumbled(view: View) -> Iterator[Sight]:
     for sight in _gym_raised(view):
-        if sight.exchange is not None and sight.exchange.unwrapped.leaf.code in _STUMBLED:
-            yield sight
+        if sight.exchange is None or sight.exchange.unwrapped.leaf.code not in _STUMBLED:
+            continue
+        nulls = _nulls(sight.exchange.request_json) if "NoneType" in sight.text else ""
+        yield replace(sight, what=f"{sight.what}; its request has null for {nulls}") if nulls else sight
+
+
+def _nulls(body: Any) -> str:
+    """The few fields of a request that are null; empty where none is, or where Gym wrote out all that it knows."""
+    found = [str(name) for name, item in body.items() if item is None] if isinstance(body, dict) else []
+    return ", ".join(found) if len(found) <= _FEW_NULLS else ""
 
 
 def _gym_raised(view: View) -> Iterator[Sight]:
