@@ -39,7 +39,9 @@ class FlowFile:
 
     def add(self, kept: Kept, comment: str = "", *, marked: bool = False) -> None:
         """Write one; `comment` is what mitmproxy shows beside it."""
-        self._writer.add(to_flow(kept, comment, marked=marked))
+        made = to_flow(kept, comment, marked=marked)
+        self._writer.add(made)
+        _let_go(made)
 
 
 def to_flow(kept: Kept, comment: str = "", *, marked: bool = False) -> http.HTTPFlow:
@@ -143,6 +145,7 @@ def _items(file: Path) -> Iterator[Recorded | Kept | LeftOut]:
         elif isinstance(found, http.HTTPFlow):
             trailers += bool(found.request.trailers or (found.response and found.response.trailers))
             yield _item(found, f"{file}: flow {number}")
+            _let_go(found)
         else:
             others += 1
     if others:
@@ -163,6 +166,13 @@ def _flows(file: Path) -> Iterator[flow.Flow | LeftOut]:
             reason = " ".join(str(error).split()) or type(error).__name__
             place = f"{file}: flow {number}, from byte {at:,} of {file.stat().st_size:,}"
             yield LeftOut(f"{place}: {reason}", "it may have been cut off there", count=None)
+
+
+def _let_go(found: http.HTTPFlow) -> None:
+    """Free its bodies: a flow refers to itself, and so would keep them until cycles are looked for."""
+    found.request.raw_content = None
+    if found.response is not None:
+        found.response.raw_content = None
 
 
 def _item(found: http.HTTPFlow, place: str) -> Recorded | Kept | LeftOut:
