@@ -188,11 +188,14 @@ class Bridge:
         self._put(Ended(number, now, transport_error(data.server.error or "", answered=False)))
 
     def http_connect_error(self, flow: http.HTTPFlow) -> None:
-        """A client asked for a server that could not be reached: there is no other exchange that would say so."""
+        """A client asked for a server that it could not have: there is no other exchange that would say so."""
         live = self._live[flow.id] = self._open(flow, f"{flow.request.host}:{flow.request.port}")
         self._put(RequestDone(live.number, time.monotonic_ns()))
-        reason = flow.server_conn.error or (flow.response.text if flow.response else None) or "refused by the proxy"
-        self._end(flow, transport_error(reason, answered=False))
+        if flow.response is not None and flow.server_conn.error is None:  # it may not ask: that is an answer
+            self._answered(live, flow.response)
+            self._end(flow)
+            return
+        self._end(flow, transport_error(flow.server_conn.error or "refused by the proxy", answered=False))
 
     def websocket_message(self, flow: http.HTTPFlow) -> None:
         """A message passed, either way."""

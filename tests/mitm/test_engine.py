@@ -156,6 +156,7 @@ async def test_a_client_that_does_not_trust_the_ca(stand: Any, upstream: Any) ->
     assert "refused the proxy's certificate" in standing.capture().gaps()[0].detail
     assert len(standing.said) == 1
     assert f"127.0.0.1:{upstream.port} refused the certificate" in standing.said[0]
+    assert f"it has to trust {standing.engine.ca}" in standing.said[0]
 
 
 async def test_what_the_server_breaks_off(stand: Any, upstream: Any) -> None:

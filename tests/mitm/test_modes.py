@@ -69,9 +69,10 @@ async def test_what_a_client_has_to_give(stand: Any, upstream: Any) -> None:
     url = f"http://127.0.0.1:{upstream.plain_port}/echo"
     async with httpx.AsyncClient(proxy=standing.url) as http:
         assert (await http.post(url, content=BODY)).status_code == 407
-    found = await standing.until(lambda exchange: exchange.state is State.DONE)
-    assert found.response is not None
-    assert found.response.status == 407
+        with pytest.raises(httpx.ProxyError, match="407"):
+            await http.post(f"https://127.0.0.1:{upstream.port}/echo", content=BODY)
+    await standing.until(lambda exchange: exchange.request.method == "CONNECT" and exchange.response is not None)
+    assert [found.response.status for found in tap_exchanges(standing)] == [407, 407]
     async with httpx.AsyncClient(proxy=standing.url.replace("//", "//user:word@")) as http:
         assert (await http.post(url, content=BODY)).content == BODY
     found = await standing.until(lambda exchange: exchange.response is not None and exchange.response.status == 200)
