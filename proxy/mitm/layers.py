@@ -53,6 +53,8 @@ class _Trailers(_http1.Http1Connection):
         if isinstance(event, _events.RequestTrailers | _events.ResponseTrailers):
             self._written = event.trailers
             return
+        if isinstance(event, _events.RequestHeaders | _events.ResponseHeaders):
+            self._written = None  # a message without chunks has no place for them
         for command in super().send(event):  # of the layer that this is mixed into
             if self._written and isinstance(command, commands.SendData) and command.data == b"0\r\n\r\n":
                 command.data, self._written = b"0\r\n%s\r\n" % bytes(self._written), None
