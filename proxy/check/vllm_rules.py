@@ -15,6 +15,33 @@ from typing import Any
 RULES_VERSION = "0.32"
 """The release whose rules these are."""
 
+_OLDER = "compiles with xgrammar {}, llguidance {}, outlines-core {}; what it does before them is not known here"
+OTHER_RELEASES: Mapping[str, str] = {
+    "0.33": (
+        "runs the same engines in the same versions, with the same checks before them; only a server that is pinned to "
+        "outlines differs: it refuses strict tools with a 400, not a 500 (its source was read, it was not run)"
+    ),
+    "0.31": (
+        "runs xgrammar 0.2.7, sets no limit to nesting, lets xgrammar have an allOf of several branches, and keeps "
+        "from it propertyNames beside a schema for additionalProperties (its source was read, it was not run)"
+    ),
+    "0.12": _OLDER.format("0.1.27", "1.3.0", "0.2.11"),
+    "0.11": _OLDER.format("0.1.25", "1.3.0", "0.2.11"),
+    "0.10": _OLDER.format("0.1.23", "0.7.30", "0.2.11"),
+}
+"""What is certain of releases whose rules are not these: from the source of 0.33.0 and 0.31.0, and from what 0.12.0,
+0.11.2 and 0.10.2 require."""
+
+
+def about_release(wanted: str) -> str | None:
+    """What to know of a release before its verdicts are taken from these rules; None where they are its own."""
+    release = ".".join(wanted.split(".")[:2])
+    if release == RULES_VERSION:
+        return None
+    known = OTHER_RELEASES.get(release)
+    return f"vLLM {wanted} {known}" if known else f"where vLLM {wanted} differs is not known here"
+
+
 SCHEMA_MAX_LEVELS = 64
 TAG_MAX_LEVELS = 80
 """Levels that objects and arrays may nest in a plain schema, and in a whole structural tag."""

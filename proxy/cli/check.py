@@ -232,10 +232,10 @@ def _routes(path: str) -> "tuple[Route, ...] | None":
 
 
 def _about_version(wanted: str) -> None:
-    from gymtap.proxy.check.vllm_rules import RULES_VERSION  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.check.vllm_rules import RULES_VERSION, about_release  # noqa: PLC0415 - quick `--help`
 
-    if wanted != RULES_VERSION and not wanted.startswith(f"{RULES_VERSION}."):
-        screen.note(f"! the rules are those of vLLM {RULES_VERSION}; where {wanted} differs is not known here")
+    if (differs := about_release(wanted)) is not None:
+        screen.note(f"! the rules are those of vLLM {RULES_VERSION}; {differs}")
 
 
 def _engines(python: str | None) -> "Engines":

@@ -59,7 +59,7 @@ def test_an_option_that_is_none_is_said(wrong: list[str], tmp_path: Path, capsys
 
 def test_another_release_is_not_claimed_to_be_known(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     execute(["check", "tools", write(tmp_path / "good.jsonl", TOOL), "--vllm", "0.99", "--no-grammar"])
-    assert "where 0.99 differs is not known" in capsys.readouterr().err
+    assert "where vLLM 0.99 differs is not known" in capsys.readouterr().err
 
 
 def test_rows_exit_0_1_and_2(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

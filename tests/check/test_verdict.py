@@ -102,3 +102,17 @@ def test_without_an_engine_nothing_is_guessed(bare_python: str) -> None:
         assert (verdict.ok, verdict.status) == (None, None)
         assert "could not be run" in verdict.reason
         assert engines.versions() == {"xgrammar": None, "llguidance": None, "outlines": None}
+
+
+def test_a_pattern_that_repeats_too_often_breaks_the_engine_that_caches_and_has_a_way_out(engines: Engines) -> None:
+    """xgrammar 0.2.8 fails beyond 128 repetitions, with the cache that vLLM switches on."""
+    schema = {"type": "object", "properties": {"id": {"type": "string", "pattern": "^[a-z]{1,200}x{3}$"}}}
+    assert judge(engines, [("f", schema)], Route.RESPONSE_FORMAT).status == 500
+    [fault] = faults(schema, lambda other: _refusal(engines, other, Route.RESPONSE_FORMAT))
+    assert str(fault.edit) == 'set /properties/id/pattern to "^[a-z]{1,}x{3}$"'
+
+
+def test_what_an_assertion_of_the_engine_says_of_its_own_code_is_no_keyword(engines: Engines) -> None:
+    schema = {"type": "object", "properties": {"id": {"type": "string", "pattern": 5}}}
+    [fault] = faults(schema, lambda other: _refusal(engines, other, Route.STRICT_TOOL))
+    assert fault.pointer == "/properties/id/pattern"

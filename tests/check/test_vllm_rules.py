@@ -82,3 +82,21 @@ def test_regexes_that_outlines_is_not_given(regex: str, part: str | None) -> Non
 def test_integers_beyond_64_bits_are_found_anywhere() -> None:
     assert rules.beyond_64_bits({"a": [{"b": 2**64}]})
     assert not rules.beyond_64_bits({"a": [2**64 - 1, -(2**63), True, 1e300]})
+
+
+@pytest.mark.parametrize(
+    ("wanted", "said"),
+    [
+        ("0.32", None),
+        ("0.32.1", None),
+        ("0.33.0", "vLLM 0.33.0 runs the same engines"),
+        ("0.31", "vLLM 0.31 runs xgrammar 0.2.7"),
+        ("0.11.2", "vLLM 0.11.2 compiles with xgrammar 0.1.25"),
+        ("0.3", "where vLLM 0.3 differs is not known here"),
+        ("0.34.0", "where vLLM 0.34.0 differs is not known here"),
+        ("nightly", "where vLLM nightly differs is not known here"),
+    ],
+)
+def test_of_another_release_what_is_certain_is_said_and_no_more(wanted: str, said: str | None) -> None:
+    about = rules.about_release(wanted)
+    assert about is None if said is None else str(about).startswith(said)
