@@ -10,6 +10,8 @@ from gymtap.proxy.core.recorded import Kept
 from gymtap.proxy.diagnose.capture import diagnose_row
 from gymtap.proxy.export.encoding import content
 from gymtap.proxy.store import Capture
+from gymtap.proxy.store.listed import named
+from gymtap.proxy.store.notes import Note, Notes
 from gymtap.schemas import Row
 
 CAPTURE_SCHEMA = "gymtap.capture/1"
@@ -38,19 +40,21 @@ def exchange_document(kept: Kept) -> dict[str, Any]:
 
 
 def row_lines(capture: Capture, rows: Iterable[Row], now_ns: int | None = None) -> Iterator[bytes]:
-    """One line for each row, with its diagnosis; that reads every body."""
+    """One line for each row, with its diagnosis, and what people noted of it; that reads every body."""
     now_ns = time.time_ns() if now_ns is None else now_ns
+    notes = Notes(capture.path)
     for row in rows:
-        yield _line(row_document(capture, row, now_ns))
+        yield _line(row_document(capture, row, now_ns, notes.of(named(row.key))))
 
 
-def row_document(capture: Capture, row: Row, now_ns: int) -> dict[str, Any]:
+def row_document(capture: Capture, row: Row, now_ns: int, note: Note) -> dict[str, Any]:
     """One row, by its label, with its diagnosis."""
     return {
         "schema": ROW_SCHEMA,
         "label": row.key.label,
         "row": row.model_dump(mode="json"),
         "diagnosis": diagnose_row(capture, row, now_ns=now_ns).model_dump(mode="json"),
+        **note.model_dump(mode="json"),
     }
 
 

@@ -81,3 +81,5 @@ def test_marks_and_comments_are_shown(gymtap: Gymtap, capture: Path) -> None:
     (row,) = gymtap("rows", "--json", "--filter", "is:marked ~ada").json()["rows"]
     assert (row["label"], row["marked"], row["comment"]) == ("8.0", True, "ask Ada")
     assert "* “ask Ada”" in gymtap("rows").out
+    exported = orjson.loads(gymtap("export", "-f", "rows-jsonl", "--row", "8.0").out)
+    assert (exported["marked"], exported["comment"]) == (True, "ask Ada")
