@@ -72,7 +72,7 @@ class JsonTree(Lines):
     """A JSON document. `pointed` is the place of a finding."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter,o", "fold", "Fold"),
+        Binding("enter", "fold", "Fold"),
         Binding("plus", "fold_all(True)", "Unfold beneath", key_display="+", show=False),
         Binding("minus", "fold_all(False)", "Fold", key_display="-", show=False),
     ]

@@ -71,6 +71,13 @@ def test_every_key_is_documented_with_a_command_or_as_a_move(owner: type[DOMNode
             assert key in does, f"{key} ({action}) does something, and has no command in the second table"
 
 
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.__name__)
+def test_no_list_takes_a_key_from_its_view(page: type[Page]) -> None:
+    """What has the focus is asked first, so that a key of both would never reach the view."""
+    taken = {key for owner in (Lines, JsonTree) for key, _ in _bindings(owner)}
+    assert not taken & {key for key, _ in _bindings(page)}
+
+
 def test_every_documented_key_is_bound() -> None:
     bound = {key for owner in (*PAGES, *WIDGETS, GymtapTui) for key, _ in _bindings(owner)}
     moves, does = map(_keys, _tables())
