@@ -32,7 +32,8 @@ def _without_surrogates(value: Any) -> Any:
 Text = Annotated[str, BeforeValidator(_without_surrogates)]
 Seconds = Annotated[float, Field(ge=0, le=9e9)]
 """Since the epoch, or a recording's beginning: what nanoseconds in 64 bits can say."""
-Milliseconds = Annotated[float, Field(le=9e12)]
+Milliseconds = Annotated[float, Field(ge=-1e11, le=1e11)]
+"""Three years at most."""
 Status = Annotated[int, Field(ge=0, le=999)]
 
 

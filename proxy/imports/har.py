@@ -97,7 +97,7 @@ class _Message(Fields):
     type: str
     time: Seconds
     opcode: int = 1
-    data: str = ""
+    data: Text = ""
 
     def line(self) -> bytes:
         """As a tap keeps it, in the body of the side that sent it."""
