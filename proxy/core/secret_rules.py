@@ -72,7 +72,7 @@ _KEYED = re.compile(
     (
         rf"{_STEM}(?: provided)?(?:(?P<close>\\*[\"'])\]?(?:{_SPACE}{{0,64}},{_SPACE}{{0,64}}\\*[\"']value\\*[\"'])?"
         rf"{_SPACE}{{0,64}}(?:{_IS}(?!=)|(?P<comma>,)){_SPACE}{{0,64}}"
-        rf"|\]?[ \t]{{0,8}}(?P<colon>{_IS})(?!=)[ \t]{{0,64}}"
+        rf"|(?:[ \t]{{0,8}}|\](?==))(?P<colon>{_IS})(?!=)[ \t]{{0,64}}"
         rf"(?:[A-Za-z_][\w.\[\]| ]{{0,40}}[ \t]=[ \t]*(?={_PREFIX}[\"']))?"
         rf"|(?P<space>[ \t]{{1,64}}))(?:{_PREFIX}(?P<open>\\*[\"'\[]))?"
     ).encode(),
@@ -128,7 +128,8 @@ _TYPES = re.compile(
     rb"|dict|union|literal|required|secretstr)(?=[ \t]*(?:[,)\]}=|;\[\"'\\\r\n]|\Z))|(?:os|self)\.|field\(|\$\{)",
     re.IGNORECASE,
 )  # what stands there in source code and schemas
-_NO_SECRET = re.compile(rb"EMPTY|\[?REDACTED\]?")  # what vLLM's users write for no key at all, and others' placeholder
+# What vLLM's users write for no key at all, others' placeholder, and a template's.
+_NO_SECRET = re.compile(rb"EMPTY|\[?REDACTED\]?|\$?\{{1,2}[^{}\"']{1,80}\}{1,2}")
 _SECRET_VALUE = re.compile(
     rb"(?=[^\s]*[0-9])(?=[^\s]*[A-Za-z])[A-Za-z0-9._~+/=:$!@-]{12,}|(?=[^\s]*[A-Za-z])[A-Za-z0-9._~+/=-]{32,}"
 )

@@ -280,6 +280,8 @@ def test_what_is_packed_and_does_not_say_so_stays_packed(
         json.dumps({"token": " v1.2.3-beta-4x", "logprob": -0.1}),
         json.dumps({"required": ["api_key", "address_line_1"], "enum": ["password", "one_time_code_2"]}),
         "if password == other and token != 5: return api_key == key",
+        "headers[hdrs.AUTHORIZATION] = await self.encode(); environ[PASSWORD] = auth",
+        'headers = {"Authorization": f"Bearer {self.api_key}", "X-Api-Key": "${API_KEY}", "token": "{{token}}"}',
         "use -p <password> to log in as <user>, or --token <token> for a service",
         '<label for="password">Password</label><input type="password" name="password">',
         "Cookie: chocolate chip. The cookie = sweet; and a cookie: yes",
