@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rich.console import Console
+from rich.terminal_theme import TerminalTheme
 from rich.text import Text
 from textual.pilot import Pilot
 
@@ -54,19 +55,21 @@ def _view(name: str, shows: str, *steps: str) -> View:
 
 _ROWS = ("l", r"~([0-9,]+) of \1 rows")
 _FIRST_FAILED = (*_ROWS, "n")
-_ROOT_CAUSE = (*_FIRST_FAILED, "R", "~400 Bad Request")
+_ROOT_CAUSE = ("Enter", "~[0-9] of [0-9,]+ rows", "R", "~400 Bad Request")
 _GOOD_ANSWER = (*_ROWS, "Enter", "~└ *✓ provider|└─✓ provider", "G", "k", "Enter", "~200 OK", "~choices")
-_STREAM = (*_ROWS, "f", "~filter:", "=agent:travel reward>0 failed=0", "Enter", "~rows +filter .*failed=0", "Enter")
-_STREAM += ("~tool /describe_city", *"jjjjjjj", "Enter", "~200 OK")
+_STREAM = (*_ROWS, "f", "~filter, as in", "=agent:travel reward>0 failed=0", "Enter", "~rows +filter .*failed=0")
+_STREAM += ("Enter", "~tool /describe_city", *"jjjjjjj", "Enter", "~200 OK")
+_REFUSED = (*_ROWS, "f", "~filter, as in", "=boundary:verify ~required", "Enter", "~rows +filter .*required")
+_REFUSED += ("R", "~contract.request")
 _REPLAY = (*_ROOT_CAUSE, "r", "~replay a")
 
 VIEWS = (
     _view("overview", "the run, its top causes, failed rows by layer, what is in flight", f"~{_DIAGNOSED}"),
     _view("rows", "every row, failed ones with layer and message", *_ROWS, f"~{_DIAGNOSED}"),
-    _view("filter", "a filter that is being written", *_ROWS, "f", "~filter:", "=layer:data_schema hops>5"),
+    _view("filter", "a filter that is being written", *_ROWS, "f", "~filter, as in", "=layer:data_schema hops>5"),
     _view(
         "filtered", "the rows that pass it",
-        *_ROWS, "f", "~filter:", "=layer:data_schema hops>5", "Enter", "~rows +filter .*hops>5",
+        *_ROWS, "f", "~filter, as in", "=layer:data_schema hops>5", "Enter", "~rows +filter .*hops>5",
     ),
     _view(
         "search", "a search through the bodies of all rows, with the exchanges that have it",
@@ -76,31 +79,31 @@ VIEWS = (
     _view("row", "a failed row: its calls as a waterfall, beside it the diagnosis",
           *_FIRST_FAILED, "Enter", "~symptom"),
     _view("row-retries", "a row whose provider was busy: attempts, and what they cost",
-          *_ROWS, "f", "~filter:", "=reward>0 failed>3", "Enter", "~1 of [0-9]+ rows +filter", "Enter", "~symptom"),
+          *_ROWS, "f", "~filter, as in", "=reward>0 failed>3", "Enter", "~1 of [0-9]+ rows +filter",
+          "Enter", "~symptom"),
     _view("row-running", "a row that hangs, while it does",
-          *_ROWS, "f", "~filter:", "=is:running failed>3", "Enter", "~1 of [0-9]+ rows +filter", "Enter", "~symptom"),
+          *_ROWS, "f", "~filter, as in", "=is:running failed>3", "Enter", "~1 of [0-9]+ rows +filter",
+          "Enter", "~symptom"),
     _view("why", "the diagnosis, to its innermost body", *_FIRST_FAILED, "D", "~symptom", "G", "~BadRequestError"),
     _view("exchange-response", "the provider's own error, as a tree", *_ROOT_CAUSE, "~BadRequestError"),
-    _view("exchange-request", "what was sent, all of it opened", *_ROOT_CAUSE, "h", "~messages", "+", "~get_forecast"),
+    _view("exchange-request", "what was sent, all of it opened", *_ROOT_CAUSE, "h", "~messages", "+", "~parameters"),
     _view("exchange-finding", "the verifier that refuses a row: the finding, and where it points",
-          *_ROWS, "f", "~filter:", "=boundary:verify ~required", "Enter", "~rows +filter .*required",
-          "R", "~contract.request"),
+          *_REFUSED),
     _view("exchange-chat", "a conversation: roles, tool calls, what tools said, reasoning",
           *_GOOD_ANSWER, "l", "~turn"),
     _view("exchange-headers", "headers as they crossed the wire", *_ROOT_CAUSE, *"ll", "~[Cc]ontent-[Tt]ype"),
     _view("exchange-timing", "timing, and by what the exchange was attributed", *_ROOT_CAUSE, *"lll", "~found by"),
-    _view("exchange-events", "a stream, event by event", *_STREAM, *"llll", r"~\[DONE\]"),
-    _view("exchange-raw", "the body as it came", *_ROOT_CAUSE, *"lllll", '~"error"'),
+    _view("exchange-raw", "the body as it came", *_GOOD_ANSWER, *"lllll", '~"choices":'),
     _view("exchange-hex", "the same in hex", *_ROOT_CAUSE, *"llllll", "~7b 22"),
-    _view("in-flight", "what is open now, the oldest first", "i", "~in flight\n"),
-    _view("diff", "a row beside the one that is marked", *_ROWS, "m", "~\\*✓", "n", "=", "~reward "),
-    _view("validate", "what checks say of an exchange, vLLM's own engines among them",
-          *_ROOT_CAUSE, "V", "~what checks say", "~data.grammar|schema|nothing|not asked"),
+    _view("in-flight", "what is open now, the oldest first", "i", "~exchanges? in flight"),
+    _view("diff", "a row beside the one that is marked", *_ROWS, "m", "~\\*✓", "n", "=", r"~reward \S+ \|"),
     _view("copy", "the forms in which an exchange can be copied", *_ROOT_CAUSE, "y", "~OpenAI"),
     _view("palette", "every command, by name", *_FIRST_FAILED, ":", "~Search for commands", "=root", "~root cause"),
     _view("help", "the keys of a view, and the filter language", *_ROWS, "?", "~narrow"),
     _view("replay-form", "how a replay can be sent", *_REPLAY),
     _view("replay-options", "every option of a replay, and the command for it", *_REPLAY, "o", "~--from"),
+    _view("validate", "what checks say of an exchange", *_REFUSED, "V", "~what checks say", "~contract.request"),
+    _view("exchange-events", "a stream, event by event", *_STREAM, *"llll", r"~\[DONE\]"),
 )  # fmt: skip
 REPLAYS = (
     _view("replay-asked", "what a replay is about to call, and what that may change",
@@ -108,6 +111,8 @@ REPLAYS = (
     _view("replay-verdict", "the verdict, with the provider's recorded answers in its place",
           *_REPLAY, "p", "~it may change something", "s", "~REPRODUCED|FIXED|DIFFERENT|FLAKY"),
 )  # fmt: skip
+_PAPER, _INK = (18, 18, 18), (224, 224, 224)
+_THEME = TerminalTheme(_PAPER, _INK, [_PAPER, *[_INK] * 7])
 _LEFT = {"replay-asked": ("d", "~nothing was sent")}
 """How a view is left that asks something."""
 
@@ -163,7 +168,7 @@ async def _svgs(capture: Path, views: tuple[View, ...], keep: Callable[[str, str
                 _left_out(view, pattern)
             else:
                 await pilot.pause(0.5)
-                keep(f"{view.name}.svg", app.export_screenshot(title=f"gymtap tui: {view.name}"))
+                keep(f"{view.name}.svg", _local(app.export_screenshot(title=f"gymtap tui: {view.name}")))
                 for step in _LEFT.get(view.name, ()):
                     await screen.step(step)
             while screen.depth:
@@ -209,7 +214,7 @@ def _home(screen: TmuxScreen) -> None:
 
 
 def _left_out(view: View, pattern: TimeoutError) -> None:
-    print(f"{view.name} is left out: {str(pattern).splitlines()[0]}", file=sys.stderr)  # noqa: T201  # a script
+    print(f"{view.name} is left out: {pattern}", file=sys.stderr)  # noqa: T201  # a script
 
 
 def _drawn(coloured: str, name: str) -> str:
@@ -218,7 +223,16 @@ def _drawn(coloured: str, name: str) -> str:
         out = Console(file=nowhere, record=True, width=_SMALL[0], force_terminal=True, color_system="truecolor")
         for line in coloured.splitlines():
             out.print(Text.from_ansi(line), no_wrap=True, crop=True, highlight=False)
-    return out.export_svg(title=f"gymtap tui: {name}, 80 by 24 in tmux", unique_id=f"gymtap-{name}")
+    return _local(
+        out.export_svg(title=f"gymtap tui: {name}, 80 by 24 in tmux", unique_id=f"gymtap-{name}", theme=_THEME)
+    )
+
+
+def _local(svg: str) -> str:
+    """Without the fonts of a server elsewhere: the reader's own will do."""
+    return re.sub(r"\s*@font-face \{.*?\}", "", svg, flags=re.DOTALL).replace(
+        "Fira Code", "ui-monospace, Menlo, Consolas"
+    )
 
 
 # --- all of them --------------------------------------------------------------------------------------------------
