@@ -278,12 +278,12 @@ def _index(names: set[str]) -> str:
     ]
     lines += ["rows hang. The `.ansi` files are what tmux showed, with its colours: `less -R` shows them.", ""]
     for view in (*VIEWS, *REPLAYS):
-        if f"{view.name}.svg" not in names:
-            continue
-        small, wide = (f"{view.name}-{columns}x{rows}.ansi" for columns, rows in (_SMALL, _WIDE))
-        lines += [f"## {view.name}", "", f"{view.shows[0].upper()}{view.shows[1:]}.", ""]
-        lines += [f"![{view.name}]({view.name}.svg)", "", f"![{view.name}, 80 by 24]({view.name}-80x24.svg)", ""]
-        lines += [f"As text: [80 by 24]({small}), [200 by 50]({wide})", ""]
+        pictures = [name for name in (f"{view.name}.svg", f"{view.name}-80x24.svg") if name in names]
+        texts = [name for name in (f"{view.name}-80x24.ansi", f"{view.name}-200x50.ansi") if name in names]
+        if pictures:
+            lines += [f"## {view.name}", "", f"{view.shows[0].upper()}{view.shows[1:]}.", ""]
+            lines += [f"![{name}]({name})\n" for name in pictures]
+            lines += ["As text: " + ", ".join(f"[{name}]({name})" for name in texts), ""]
     return "\n".join(lines)
 
 
