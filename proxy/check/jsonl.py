@@ -42,7 +42,10 @@ def parse_line(line: bytes, *, first: bool = False, last: bool = False) -> Line:
         findings.append(_finding("rows.crlf", Severity.NOTE, "lines end in CR LF; Gym reads them"))
     text = line.strip()
     if not text:
-        findings.append(_finding("rows.empty_line", Severity.NOTE, "an empty line, which Gym skips"))
+        findings.append(
+            _finding("rows.empty_line", Severity.ERROR, "an empty line, at which Gym refuses the whole file",
+                     fix="Remove the line.")
+        )  # fmt: skip
         return Line(None, tuple(findings))
     try:
         value = orjson.loads(text)

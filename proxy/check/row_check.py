@@ -206,7 +206,7 @@ def _check_line(line: bytes, tally: Tally, checker: RowChecker, *, first: bool, 
     value, findings = parse_line(line, first=first, last=last)
     for found in findings:
         tally.add(found, tally.lines)
-    if value is None and any(found.severity is Severity.ERROR or found.rule == "rows.empty_line" for found in findings):
+    if value is None and any(found.severity is Severity.ERROR for found in findings):
         return
     tally.rows += 1
     for found in checker.check(value):

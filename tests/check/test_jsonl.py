@@ -67,9 +67,9 @@ def test_a_last_line_without_its_end_says_that_the_file_was_cut() -> None:
     assert "the file was cut" in finding.message
 
 
-def test_cr_lf_and_empty_lines_are_notes_since_gym_reads_them() -> None:
+def test_cr_lf_is_a_note_since_gym_reads_it_and_an_empty_line_an_error_since_gym_does_not() -> None:
     assert [finding.severity for finding in parse_line(b'{"a": 1}\r\n').findings] == ["note"]
-    assert [finding.rule for finding in parse_line(b"  \n").findings] == ["rows.empty_line"]
+    assert [(found.rule, found.severity) for found in parse_line(b"  \n").findings] == [("rows.empty_line", "error")]
 
 
 def test_a_doubled_key_is_named_and_a_colon_in_text_is_no_key() -> None:
