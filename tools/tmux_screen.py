@@ -5,11 +5,14 @@ The terminal is a tmux pane on a server of its own, without anyone's configurati
 hopes: what comes after a key is waited for by its text.
 """
 
+import os
 import re
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
@@ -42,7 +45,10 @@ class TmuxScreen:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None
     ) -> None:
+        program = self._tmux("display-message", "-p", "-t", "screen", "#{pane_pid}", check=False).strip()
         self._tmux("kill-server", check=False)
+        with suppress(ProcessLookupError, ValueError):
+            os.kill(int(program), signal.SIGKILL)  # one that does not mind that its terminal is gone
         self._folder.cleanup()
 
     def press(self, key: str) -> None:
