@@ -6,8 +6,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from mitmproxy.io import FlowWriter
-from mitmproxy.test import tflow
 
 from gymtap.proxy.core.errors import GymtapError
 from gymtap.proxy.core.recorded import Recorded
@@ -34,16 +32,7 @@ def as_report(file: Path) -> None:
     file.write_text(json.dumps({"exchanges": [ITEM] * COUNT}, indent=1))
 
 
-def as_flows(file: Path) -> None:
-    flow = tflow.tflow()
-    flow.request.content = b"x" * BODY_BYTES
-    with file.open("wb") as out:
-        writer = FlowWriter(out)  # type: ignore[no-untyped-call]  # it is not annotated
-        for _ in range(COUNT):
-            writer.add(flow)
-
-
-@pytest.mark.parametrize("write", [as_har, as_lines, as_report, as_flows])
+@pytest.mark.parametrize("write", [as_har, as_lines, as_report])
 def test_a_few_bodies_are_held_at_a_time(tmp_path: Path, write: Callable[[Path], None]) -> None:
     """Reading a recording takes the memory of a few of its exchanges, however many there are."""
     file = tmp_path / "long"
