@@ -290,13 +290,13 @@ class Recorder:
         """Record what is on the tape now, and commit; returns how many events there were. For the thread, and tests."""
         while self._announced:
             self._listen(self._announced.pop(0))
-        events = self._tape.drain()
-        for number, event in enumerate(events):
+        number = 0
+        for number, event in enumerate(self._tape.drain(), 1):
             self._record(event)
-            if number % 64 == 63 and time.monotonic() - self._committed > COMMIT_SECONDS:
+            if number % 64 == 0 and time.monotonic() - self._committed > COMMIT_SECONDS:
                 self._commit()
         self._commit()
-        return len(events)
+        return number
 
     # Inside
 

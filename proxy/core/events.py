@@ -6,6 +6,7 @@ the exchange that lost it. Heads and ends are small and always kept, so every ex
 """
 
 from collections import deque
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from gymtap.schemas import Server, TransportError
@@ -104,37 +105,34 @@ type Event = Opened | RequestData | RequestDone | Answered | ResponseData | Ende
 class Tape:
     """A queue of events from one event loop to one recorder thread, bounded by body bytes.
 
-    `put` never blocks and never raises. Appending to and popping from a deque are atomic, so no lock is
-    needed; the byte count may be off by what is in flight, which the limit has room for.
+    `put` never blocks and never raises. Appending to and popping from a deque are atomic, and each of the two byte
+    counts is written by one side alone, so no lock is needed.
     """
 
     def __init__(self, limit_bytes: int) -> None:
         self._events: deque[Event] = deque()
         self._limit_bytes = limit_bytes
-        self._held_bytes = 0
+        self._put_bytes = 0
+        self._taken_bytes = 0
         self._dropped: dict[int, list[int]] = {}
 
     def put(self, event: Event) -> None:
         """Append; body data beyond the limit is dropped and counted."""
         if isinstance(event, _BODY_DATA):
             size = len(event.data)
-            if self._held_bytes + size > self._limit_bytes:
+            if self._put_bytes - self._taken_bytes + size > self._limit_bytes:
                 lost = self._dropped.setdefault(event.number, [0, 0])
                 lost[isinstance(event, ResponseData)] += size
                 return
-            self._held_bytes += size
+            self._put_bytes += size
         elif isinstance(event, Ended) and event.number in self._dropped:
             self._events.append(Dropped(event.number, *self._dropped.pop(event.number)))
         self._events.append(event)
 
-    def drain(self) -> list[Event]:
-        """Take all that is there, in order."""
-        events: list[Event] = []
-        freed = 0
-        while self._events:
+    def drain(self) -> Iterator[Event]:
+        """Take what is there now, in order; each event makes room when it is taken, and not before."""
+        for _ in range(len(self._events)):
             event = self._events.popleft()
             if isinstance(event, _BODY_DATA):
-                freed += len(event.data)
-            events.append(event)
-        self._held_bytes -= freed
-        return events
+                self._taken_bytes += len(event.data)
+            yield event

@@ -227,7 +227,7 @@ async def test_who_only_connects_calls_nobody(lab):
     writer.write(b"GET / HTTP/1.1\r\nHos")
     writer.write_eof()
     assert await reader.read() == b""
-    assert (called, tap.tape.drain()) == ([], [])
+    assert (called, list(tap.tape.drain())) == ([], [])
 
 
 async def test_stopping_ends_what_is_open(lab):

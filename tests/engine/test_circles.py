@@ -34,7 +34,7 @@ async def test_a_circle_ends_where_it_closes(length: int) -> None:
     with pytest.raises(ConnectionResetError):
         await reader.read()
     await engine.close()
-    events = tape.drain()
+    events = list(tape.drain())
     assert len([event for event in events if isinstance(event, Opened)]) == length + 1
     errors = [event.error for event in events if isinstance(event, Ended) and event.error is not None]
     (refused,) = [error for error in errors if error.kind is TransportErrorKind.REFUSED]
