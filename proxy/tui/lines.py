@@ -94,7 +94,7 @@ class Lines(ScrollView, can_focus=True):
 
     def cursor_line(self, text: Text) -> Text:
         """The cursor's line where the list has the focus: its own colours would be hard to read, reversed."""
-        return Text(text.plain, "reverse", no_wrap=True)
+        return Text.assemble((text.plain, "reverse"), no_wrap=True)
 
     def _cursor_style(self, index: int) -> Style:
         """The cursor's line is reversed where the list has the focus, and underlined elsewhere."""

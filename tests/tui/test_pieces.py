@@ -180,3 +180,19 @@ async def test_only_what_is_seen_of_a_million_lines_is_asked_for() -> None:
         assert lines.cursor > 20
         assert 999_999 in lines.asked
         assert len(lines.asked) < 200
+
+
+async def test_the_cursor_is_to_be_seen_with_the_focus_and_without() -> None:
+    async with MillionApp().run_test(size=(80, 24)) as pilot:
+        lines = pilot.app.query_one(Million)
+
+        def marked(attribute: str) -> list[int]:
+            return [y for y in range(3) if any(getattr(part.style, attribute, False) for part in lines.render_line(y))]
+
+        lines.focus()
+        await pilot.press("j")
+        await pilot.pause()
+        assert (marked("reverse"), marked("underline")) == ([1], [])
+        pilot.app.set_focus(None)
+        await pilot.pause()
+        assert (marked("reverse"), marked("underline")) == ([], [1])
