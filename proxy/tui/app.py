@@ -223,7 +223,8 @@ class GymtapTui(App[Path]):
     def show_row_beside(self, line: RowLine, by: int) -> None:
         """From a row to the one after it in the list, or before."""
         at = self.rows.position(line.identity)
-        positions = self.rows.view.positions or range(len(self.rows.lines))
+        pages = (page for page in reversed(self.screen_stack) if isinstance(page, RowsPage))
+        positions = next((page.positions for page in pages), range(len(self.rows.lines)))
         place = positions.index(at) + by if at is not None and at in positions else -1
         if 0 <= place < len(positions):
             self.switch_screen(RowPage(self.rows.lines[positions[place]]))

@@ -1,13 +1,13 @@
 """The rows of a capture as the screens show them: filtered, sorted, growing, with what is known of their causes.
 
-One thread adds rows, another adds diagnoses, the screen reads: an added row is appended and never moves, and what is
-shown is a list of positions that is replaced whole, so that nobody waits for a lock.
+One thread adds rows, another adds diagnoses, the screen reads: an added row is appended and never moves, and what a
+page shows is a list of positions of its own that is replaced whole, so that nobody waits for a lock.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from gymtap.proxy.core.filter import Filter, parse
+from gymtap.proxy.core.filter import Filter
 from gymtap.proxy.store import Identity, RowLine
 from gymtap.proxy.store.listed import SORT_KEYS, Listed, Order
 from gymtap.proxy.store.notes import Notes
@@ -16,7 +16,7 @@ from gymtap.schemas import Diagnosis
 
 @dataclass(frozen=True)
 class View:
-    """What is shown: positions in the list, and what they were chosen and sorted by."""
+    """What is shown: positions in the list, and what they were chosen and sorted by. Each page of rows has its own."""
 
     positions: Sequence[int]
     filter: Filter
@@ -35,7 +35,6 @@ class RowList:
         self.complete = False
         self.version = 0
         self._at: dict[Identity, int] = {}
-        self.view = View(range(0), parse(""))
 
     def put(self, lines: Iterable[RowLine]) -> None:
         """Add rows, and replace those that are there."""
@@ -73,8 +72,3 @@ class RowList:
             key = SORT_KEYS[order]
             chosen = sorted(chosen, key=lambda at: key(self.listed(at)))
         return View(chosen[::-1] if backwards else chosen, wanted, order, backwards)
-
-    def show(self, view: View) -> None:
-        """Make that what is shown."""
-        self.view = view
-        self.version += 1

@@ -1,13 +1,15 @@
 """All rows, filtered, sorted and searched. What is slow (filtering many rows, reading bodies) happens in threads.
 
-Rows that come never move the cursor: it stays on its row, wherever that goes.
+Rows that come never move the cursor: it stays on its row, wherever that goes. A key waits until what was asked for is
+shown, so that it never acts on other rows.
 """
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import ClassVar
 
 from rich.text import Text
-from textual import work
+from textual import events, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import Static
@@ -30,6 +32,7 @@ from gymtap.proxy.views.words import counted
 from gymtap.schemas import RowKey, RowState
 
 _TOLD_EVERY_ROWS = 20
+_PATIENCE_S = 5.0
 _ORDER_KEYS = dict(zip("srtwmhfl", Order, strict=True))
 
 
@@ -68,6 +71,7 @@ class RowsPage(Page):
         self._backwards = False
         self._seen = -1
         self._choosing = False
+        self._shown = asyncio.Event()
         self._following = False
         self._search = ""
 
@@ -91,6 +95,16 @@ class RowsPage(Page):
         elif self.tui.feed.pulse.live:
             self.table.refresh()
 
+    async def on_key(self, event: events.Key) -> None:
+        """Wait for the rows that were asked for; a key but Esc that has waited too long is dropped, and that is told."""
+        try:
+            async with asyncio.timeout(0 if event.key == "escape" else _PATIENCE_S):
+                await self._shown.wait()
+        except TimeoutError:
+            if event.key != "escape":
+                event.stop()
+                self.say("the rows are still being chosen")
+
     def on_resize(self) -> None:
         """The columns are as wide as the screen."""
         if self.is_mounted:
@@ -101,9 +115,19 @@ class RowsPage(Page):
         """What is shown."""
         return self._filter
 
+    @property
+    def positions(self) -> Sequence[int]:
+        """Where the rows that are shown are in the row list, in the order in which they are shown."""
+        return self.table.view.positions
+
     def show_filter(self, wanted: Filter) -> None:
         """Show other rows."""
-        self._filter, self._seen = wanted, -1
+        self._filter = wanted
+        self._choose_anew()
+
+    def _choose_anew(self) -> None:
+        self._seen = -1
+        self._shown.clear()
         self.changed()
 
     @work(thread=True, exit_on_error=False, group="choose")
@@ -116,8 +140,8 @@ class RowsPage(Page):
 
     def _show(self, view: View, place: int | None) -> None:
         self._choosing = False
-        rows, table = self.tui.rows, self.table
-        rows.view = view
+        table = self.table
+        table.view = view
         table.reload()
         if place is not None and place != table.cursor:
             offset = table.cursor - int(table.scroll_offset.y)
@@ -127,12 +151,14 @@ class RowsPage(Page):
         if self._following:
             self._to_the_end()
         self._tell()
-        if rows.version != self._seen:
+        if self._seen >= 0:
+            self._shown.set()
+        if self.tui.rows.version != self._seen:
             self.changed()
 
     def _tell(self) -> None:
         rows, table = self.tui.rows, self.table
-        told = Text(f" {len(rows.view.positions):,} of {counted(len(rows.lines), 'row')}", "bold", no_wrap=True)
+        told = Text(f" {len(table.view.positions):,} of {counted(len(rows.lines), 'row')}", "bold", no_wrap=True)
         if self._order is not Order.STARTED or self._backwards:
             told.append(f"   by {self._order}{', backwards' if self._backwards else ''}")
         if self._search:
@@ -160,13 +186,13 @@ class RowsPage(Page):
             Choice("sort by", [(key, str(order)) for key, order in _ORDER_KEYS.items()])
         )
         if key is not None:
-            self._order, self._backwards, self._seen = _ORDER_KEYS[key], False, -1
-            self.changed()
+            self._order, self._backwards = _ORDER_KEYS[key], False
+            self._choose_anew()
 
     def action_reverse(self) -> None:
         """Turn the order round."""
-        self._backwards, self._seen = not self._backwards, -1
-        self.changed()
+        self._backwards = not self._backwards
+        self._choose_anew()
 
     def action_follow(self) -> None:
         """Keep the newest rows in view; the cursor stays where it is."""
@@ -190,12 +216,12 @@ class RowsPage(Page):
     def action_next(self, by: int) -> None:
         """To the next row that a search found; without a search, that failed."""
         table, rows = self.table, self.tui.rows
-        hits = table.hits
+        hits, positions = table.hits, table.view.positions
 
         def wanted(at: int) -> bool:
             return at in hits if self._search else rows.lines[at].state is RowState.FAILED
 
-        place = _next(rows.view.positions.__getitem__, len(rows.view.positions), table.cursor, by, wanted)
+        place = _next(positions.__getitem__, len(positions), table.cursor, by, wanted)
         if place is None:
             self.say("nothing more was found" if self._search else "no more failing rows")
         else:
@@ -254,7 +280,7 @@ class RowsPage(Page):
             self._tell()
             self.table.refresh()
             if text:
-                self._look_for(text, list(self.tui.rows.view.positions))
+                self._look_for(text, list(self.positions))
 
     @work(thread=True, exclusive=True, exit_on_error=False, group="search")
     def _look_for(self, text: str, positions: list[int]) -> None:
@@ -288,7 +314,7 @@ class RowsPage(Page):
 
     def _keys(self) -> tuple[RowKey, ...]:
         """The rows that are shown."""
-        return tuple(self.tui.rows.lines[at].key for at in self.tui.rows.view.positions)
+        return tuple(self.tui.rows.lines[at].key for at in self.positions)
 
     def action_copy(self) -> None:
         """Copy the row's /run."""

@@ -6,9 +6,10 @@ from time import time_ns
 
 from rich.text import Text
 
+from gymtap.proxy.core.filter import parse
 from gymtap.proxy.store.listed import Listed
 from gymtap.proxy.tui.lines import Lines
-from gymtap.proxy.tui.row_list import RowList
+from gymtap.proxy.tui.row_list import RowList, View
 from gymtap.proxy.views.marks import FAILED_STYLE, OK_STYLE, OPEN_STYLE
 from gymtap.proxy.views.plain import clipped, one_line, printable
 from gymtap.proxy.views.words import age_ms, duration
@@ -70,27 +71,28 @@ def _cause(row: Listed, _: int) -> Text:
 
 
 class RowsTable(Lines):
-    """The rows of the row list's view. `hits` are positions that a search found."""
+    """The rows of a view. `hits` are positions that a search found."""
 
     def __init__(self, rows: RowList, *, id: str | None = None) -> None:  # noqa: A002  # textual's own name
         super().__init__(id=id)
         self._rows = rows
+        self.view = View(range(0), parse(""))
         self._label_cells = 8
         self._agent_cells = 0
         self.hits: dict[int, list[str]] = {}
 
     def count(self) -> int:
         """How many rows are shown."""
-        return len(self._rows.view.positions)
+        return len(self.view.positions)
 
     def at(self, index: int) -> int | None:
         """The position in the row list."""
-        positions = self._rows.view.positions
+        positions = self.view.positions
         return positions[index] if 0 <= index < len(positions) else None
 
     def line(self, index: int, width: int) -> Text:
         """One row in its columns."""
-        at = self._rows.view.positions[index]
+        at = self.view.positions[index]
         row = self._rows.listed(at)
         self._label_cells = max(self._label_cells, min(len(row.label) + 3, 18))
         now_ns = time_ns()

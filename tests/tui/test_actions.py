@@ -77,12 +77,12 @@ async def test_rows_are_sorted_and_turned_round(opened: Open, demo_capture: Path
         await desk.press("s")
         await desk.choose("m")
         await desk.shows("by time")
-        lines, positions = desk.app.rows.lines, desk.app.rows.view.positions
+        lines, positions = desk.app.rows.lines, desk.app.screen.positions
         times = [lines[at].duration_ms for at in positions]
         assert times == sorted(times, reverse=True)
         await desk.press("S")
         await desk.shows("by time, backwards")
-        assert list(desk.app.rows.view.positions) == list(positions)[::-1]
+        assert list(desk.app.screen.positions) == list(positions)[::-1]
 
 
 async def test_bodies_are_searched_and_hits_are_gone_through(opened: Open, demo_capture: Path) -> None:

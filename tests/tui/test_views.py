@@ -2,11 +2,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from textual.widgets import Input
 
 from gymtap.proxy.tui.exchange_page import TABS, ExchangePage
 from gymtap.proxy.tui.in_flight import InFlight
 from gymtap.proxy.tui.json_tree import JsonTree
 from gymtap.proxy.tui.overview import Overview
+from gymtap.proxy.tui.prompt import Prompt
 from gymtap.proxy.tui.row_page import RowPage
 from gymtap.proxy.tui.rows_page import RowsPage
 from gymtap.proxy.tui.rows_table import RowsTable
@@ -192,3 +194,31 @@ async def test_a_click_moves_and_a_double_click_opens(opened: Open, demo_capture
         await desk.pilot.click(RowsTable, offset=(5, 5), times=2)
         await desk.until(lambda: isinstance(desk.app.screen, RowPage))
         await desk.shows("row 5.0")
+
+
+async def test_each_page_of_rows_shows_and_acts_on_its_own_rows(opened: Open, demo_capture: Path) -> None:
+    """Also where another filter was shown before."""
+    async with opened(demo_capture) as desk:
+        await desk.press("l", "f")
+        await desk.enter("reward>0 failed=0")
+        await desk.shows("filter reward>0")
+        await desk.press("enter")
+        await desk.until(lambda: isinstance(desk.app.screen, RowPage))
+        await desk.press("escape", "escape")
+        await desk.until(lambda: isinstance(desk.app.screen, Overview))
+        await desk.press("l", "n", "R")
+        await desk.shows("POST /v1/chat/completions → provider", "400 Bad Request")
+        await desk.press("escape")
+        await desk.until(lambda: isinstance(desk.app.screen, RowsPage))
+        await desk.shows("20 of 20 rows")
+
+
+async def test_a_key_waits_for_the_rows_that_were_asked_for(opened: Open, demo_capture: Path) -> None:
+    """A filter given just before Enter has been heeded when the row opens."""
+    async with opened(demo_capture) as desk:
+        await desk.press("l", "f")
+        await desk.until(lambda: isinstance(desk.app.screen, Prompt) and desk.app.screen.query("#text"))
+        desk.app.screen.query_one("#text", Input).value = "row:7.0"
+        await desk.press("enter", "enter")
+        await desk.until(lambda: isinstance(desk.app.screen, RowPage))
+        await desk.shows("row 7.0")
