@@ -10,7 +10,8 @@ import re
 import tempfile
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -28,11 +29,11 @@ from mitmproxy.addons import (
 )
 from mitmproxy.master import Master
 from mitmproxy.proxy import mode_servers, mode_specs
+from mitmproxy.version import VERSION
 
 from gymtap.proxy.core.errors import GymtapError, ListenError, UsageError
 from gymtap.proxy.core.events import Unparsed
 from gymtap.proxy.mitm.bridge import Bridge
-from gymtap.proxy.mitm.layers import whole_layers
 from gymtap.proxy.mitm.local import check_local, redirector_runs
 from gymtap.proxy.mitm.modes import LOOPBACK, parse_mode
 from gymtap.proxy.mitm.settings import MitmSettings, default_confdir
@@ -63,6 +64,7 @@ class MitmEngine:
         self._master: Master | None = None
         self._started = threading.Event()
         self._failure: Exception | None = None
+        self._watching: asyncio.Task[None] | None = None
         self._redirector_lost = False
         self._check()
         self.addresses: tuple[tuple[str, int], ...] = ()
@@ -143,12 +145,12 @@ class MitmEngine:
         master.options.update(**self._options(folder))  # type: ignore[no-untyped-call]  # the same
         errors = _Errors(self._said, self._started.is_set)
         _LOG.addHandler(errors)
-        watching = asyncio.create_task(self._watch_redirector())
         try:
-            with whole_layers():
+            with _layers(self._said):
                 await master.run()
         finally:
-            watching.cancel()
+            if self._watching is not None:
+                self._watching.cancel()
             _LOG.removeHandler(errors)
             bridge.close()
             await _hang_up(proxy, without_redirector=self._redirector_lost)
@@ -178,13 +180,12 @@ class MitmEngine:
         addresses = dict.fromkeys((str(host), int(port)) for host, port, *_ in proxy.listen_addrs())
         self.addresses = tuple(addresses)  # a mode may listen for TCP and UDP
         self.instructions = tuple(line for server in proxy.servers for line in _instructions(server))
+        if any(isinstance(server.mode, mode_specs.LocalMode) for server in proxy.servers):
+            self._watching = asyncio.create_task(self._watch_redirector())
         self._started.set()
 
     async def _watch_redirector(self) -> None:
         """Without the redirector of local mode nothing comes here any more, and what passes elsewhere is a gap."""
-        if not any(isinstance(parse_mode(text), mode_specs.LocalMode) for text in self._settings.modes):
-            return
-        await asyncio.to_thread(self._started.wait)
         while await asyncio.to_thread(redirector_runs):  # noqa: ASYNC110 - it is another process's end
             await asyncio.sleep(_LOOK_S)
         self._redirector_lost = True
@@ -216,6 +217,19 @@ class _Running:
 
     def running(self) -> None:
         self._started()
+
+
+@contextmanager
+def _layers(said: Callable[[str], None]) -> Iterator[None]:
+    """Our HTTP layers, until the block ends; where they do not fit this mitmproxy, its own, with a word of it."""
+    with ExitStack() as stack:
+        try:
+            from gymtap.proxy.mitm.layers import whole_layers  # noqa: PLC0415 - made of what mitmproxy calls private
+
+            stack.enter_context(whole_layers())
+        except (ImportError, AttributeError) as error:
+            said(f"mitmproxy {VERSION} is not as 12.3 ({error}): interim responses and trailers of HTTP/1 do not pass")
+        yield
 
 
 def _instructions(server: mode_servers.ServerInstance[Any]) -> list[str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import gzip
+import sys
 import zlib
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -13,6 +14,7 @@ import pytest
 import zstandard
 from hypothesis import given
 from hypothesis import strategies as st
+from mitmproxy.proxy.layers import http
 
 from gymtap.proxy.mitm.layers import _INTERIM
 from gymtap.schemas import GapKind, State, TransportErrorKind
@@ -169,3 +171,15 @@ async def test_a_stream_that_the_server_resets(stand: Any, http2: int) -> None:
     assert found.error.kind is TransportErrorKind.RESET
     found = await standing.until(lambda exchange: exchange.state is State.DONE)
     assert standing.bodies(found)[1] == b"x"
+
+
+async def test_another_mitmproxy(stand: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where the modules that the layers are made of have moved, traffic passes, and what does not is said."""
+    monkeypatch.delattr(http, "_http2")
+    monkeypatch.setitem(sys.modules, "mitmproxy.proxy.layers.http._http2", None)
+    monkeypatch.delitem(sys.modules, "gymtap.proxy.mitm.layers")
+    async with server(answering(OK)) as port:
+        standing = await stand(f"reverse:http://127.0.0.1:{port}@0")
+        assert (await asked(standing, GET, b"ok")).endswith(b"\r\n\r\nok")
+    (said,) = standing.said
+    assert "interim responses and trailers of HTTP/1 do not pass" in said

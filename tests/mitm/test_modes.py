@@ -18,7 +18,7 @@ import pytest
 
 from gymtap.proxy.core.errors import GymtapError, ListenError, UsageError
 from gymtap.proxy.mitm.engine import MitmEngine
-from gymtap.proxy.mitm.local import REDIRECTOR, _descends, _is_cgroup2, _processes
+from gymtap.proxy.mitm.local import REDIRECTOR, _descends, _is_cgroup2, _processes, check_local
 from gymtap.proxy.mitm.modes import fixed_routes, parse_mode
 from gymtap.proxy.mitm.settings import MitmSettings
 from gymtap.proxy.store import Capture
@@ -259,6 +259,16 @@ async def test_local_mode_says_what_it_lacks(stand: Any, monkeypatch: pytest.Mon
     with pytest.raises(GymtapError, match="needs sudo") as caught:
         await stand("local:curl")
     assert "gymtap run --proxy-env" in caught.value.hint
+
+
+async def test_local_mode_beside_one_that_cannot_listen(stand: Any) -> None:
+    """It ends at once, as without local mode, and says why."""
+    try:
+        check_local()
+    except GymtapError as error:
+        pytest.skip(str(error))
+    with socket.create_server(("127.0.0.1", 0)) as taken, pytest.raises(ListenError, match="cannot listen for regular"):
+        await stand(f"regular@{taken.getsockname()[1]}", f"local:gtprobe{os.getpid()}")
 
 
 @pytest.mark.parametrize("mode", ["reverse:http://127.0.0.1:{port}@0", "socks5@0"])
