@@ -92,7 +92,6 @@ class Tap:
 
     async def __aenter__(self) -> Self:
         raise_open_files_limit()
-        gc.set_threshold(NEW_OBJECTS)
         redactor = Redactor(keep_cookies=self._settings.keep_cookies)
         writer = CaptureWriter.create(
             self.capture, command=self._settings.command, redactor=redactor, on_failure=self._write_failed
@@ -110,6 +109,9 @@ class Tap:
         self._recorder.start()
         if self._settings.strict:
             self._watching = asyncio.create_task(self._watch())
+        self._thresholds = gc.get_threshold()
+        if 0 < self._thresholds[0] < NEW_OBJECTS:  # 0: whoever runs this wants none collected
+            gc.set_threshold(NEW_OBJECTS, *self._thresholds[1:])
         return self
 
     async def __aexit__(
@@ -119,6 +121,7 @@ class Tap:
             self._watching.cancel()
         await self._engine.close()
         await asyncio.get_running_loop().run_in_executor(None, self._recorder.close)
+        gc.set_threshold(*self._thresholds)
         if isinstance(error, GymtapError) and self._engine.next_number() == 1:
             self._discard()
 

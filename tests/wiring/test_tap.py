@@ -1,6 +1,7 @@
 """The tap as a whole: what it does when recording fails, and whose addons it takes."""
 
 import asyncio
+import gc
 import shutil
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from gymtap.proxy.core.errors import CaptureError, UsageError
 from gymtap.proxy.store import Capture
-from gymtap.proxy.tap import GAPS_EXIT_CODE, Tap, TapSettings
+from gymtap.proxy.tap import GAPS_EXIT_CODE, NEW_OBJECTS, Tap, TapSettings
 from gymtap.proxy.wiring.wrap import Wrapping, conclude, wrap
 from gymtap.schemas import Call, GapKind, Server
 
@@ -35,6 +36,19 @@ async def test_traffic_goes_on_when_it_cannot_be_kept(provider, tmp_path) -> Non
     info = Capture(tmp_path / "c").info()
     assert info.exchanges == 3
     assert {gap.kind for gap in info.gaps} == {GapKind.QUEUE_FULL}
+
+
+@pytest.mark.parametrize(("before", "during"), [(700, NEW_OBJECTS), (0, 0), (10 * NEW_OBJECTS, 10 * NEW_OBJECTS)])
+async def test_the_process_has_its_collector_of_cycles_back(before, during, tmp_path) -> None:
+    """A tap makes it wait for more, though never for less, and not where it is off; afterwards all is as it was."""
+    theirs = gc.get_threshold()
+    try:
+        gc.set_threshold(before, 7, 9)
+        async with Tap(TapSettings(capture=tmp_path / "c")):
+            assert gc.get_threshold()[:2] == (during, 7)
+        assert gc.get_threshold()[:2] == (before, 7)
+    finally:
+        gc.set_threshold(*theirs)
 
 
 @pytest.mark.parametrize(
