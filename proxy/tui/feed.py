@@ -1,20 +1,23 @@
 """What runs beside the screen: reads rows as they come, and diagnoses those that failed.
 
+Rows that hang are diagnosed as well, again and again while they do, and never for more than a small share of the time.
 Both are plain loops for a thread each, with a capture of their own. They never touch a widget: they change the row
 list and put down a pulse, which the screen looks at ten times a second, however much has happened in between.
 """
 
+import math
 import time
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from threading import Event
 
 from gymtap.proxy.core.errors import GymtapError
-from gymtap.proxy.store import Capture, Identity
-from gymtap.proxy.store.listed import open_at
+from gymtap.proxy.core.in_flight import QUIET_MS, Alarm, alarms, waits
+from gymtap.proxy.store import Capture, Identity, RowLine
+from gymtap.proxy.store.listed import as_row, open_at
 from gymtap.proxy.tui.row_list import RowList
-from gymtap.schemas import Diagnosis, Exchange, Gap, RowState
+from gymtap.schemas import Diagnosis, Exchange, Gap, Layer, RowState, TransportErrorKind
 
 POLL_S = 0.25
 """How often a live capture is asked for changes."""
@@ -23,6 +26,18 @@ _RATE_S = 5
 _FIRST_ROWS = 2_000
 _QUIET_S = 0.3  # after a key, the diagnoses wait so long: they would slow the next key down
 _TOLD_EVERY_S = 0.25
+_ALARMS_EVERY_S = 2.0
+_LATEST = 3_000  # exchanges that are looked at for alarms, as by `gymtap inflight`
+_HANGING_EVERY_S = 5.0
+_HANGING_SHARE = 20  # after a round of diagnoses of rows that hang, so many times its length passes before the next
+
+
+@dataclass(frozen=True)
+class Alarms:
+    """What `gymtap inflight` warns of, and the labels of the rows that hang: in an alarm, or waiting for long."""
+
+    raised: tuple[Alarm, ...] = ()
+    hanging: frozenset[str] = frozenset()
 
 
 @dataclass(frozen=True)
@@ -34,6 +49,7 @@ class Pulse:
     rate: float = 0.0
     in_flight: tuple[Exchange, ...] = ()
     gaps: tuple[Gap, ...] = ()
+    alarms: tuple[Alarm, ...] = ()
 
 
 @dataclass
@@ -49,6 +65,9 @@ class Feed:
     problem: str = ""
     undiagnosed: int = 0
     _told: float = 0.0
+    _alarms: Alarms = field(default_factory=Alarms)
+    _looked: float = -math.inf
+    _hung: float = -math.inf
 
     def read(self) -> None:
         """The rows that are there, then what changes, for as long as the capture is written."""
@@ -69,12 +88,12 @@ class Feed:
             self.changed.set()
             if self.stop.is_set():
                 return
+        self._feel(capture)
         self.rows.complete = True
         self.rows.version += 1
         self.changed.set()
         while not self.stop.is_set():
-            self.pulse = _pulse(capture)
-            self.rows.open_at = open_at(self.pulse.in_flight)
+            self._feel(capture)
             lines, cursor = capture.row_lines_since(cursor)
             if lines:
                 self.rows.put(lines)
@@ -82,6 +101,15 @@ class Feed:
             elif not self.pulse.live:
                 return
             self.stop.wait(POLL_S)
+
+    def _feel(self, capture: Capture) -> None:
+        """How the run is now; alarms are looked for less often, for it takes longer."""
+        pulse = _pulse(capture)
+        if pulse.live != self.pulse.live or time.monotonic() - self._looked > _ALARMS_EVERY_S:
+            self._alarms = _look(capture, pulse)
+            self._looked = time.monotonic()
+        self.pulse = replace(pulse, alarms=self._alarms.raised)
+        self.rows.open_at = open_at(pulse.in_flight)
 
     def diagnose(self) -> None:
         """Diagnose every failed row, once for all that failed alike."""
@@ -97,6 +125,7 @@ class Feed:
             if self.rows.complete:
                 live = self.pulse.live
                 self._work(capture, self._wanted(), known)
+                self._diagnose_hanging(capture, live=live)
                 if not live and not self.changed.is_set():
                     return
             self.changed.wait(1.0)
@@ -116,7 +145,7 @@ class Feed:
             return
         from gymtap.proxy.diagnose.listing import diagnosing  # noqa: PLC0415  # slow to load, and not needed to open
 
-        found: dict[int, Diagnosis] = {}
+        found: dict[int, Diagnosis | None] = {}
         lines = {identity: self.rows.lines[at] for identity, at in wanted.items()}
         for identity, diagnosis in diagnosing(capture, lines, known, self._breathe):
             if self.stop.is_set():
@@ -128,7 +157,24 @@ class Feed:
                 found = {}
         self._tell(found, 0)
 
-    def _tell(self, found: dict[int, Diagnosis], undiagnosed: int) -> None:
+    def _diagnose_hanging(self, capture: Capture, *, live: bool) -> None:
+        """What hangs and why, as far as that can be told; a row that goes on has no cause any more."""
+        if live and time.monotonic() < self._hung:
+            return
+        began, labels = time.monotonic(), self._alarms.hanging
+        found: dict[int, Diagnosis | None] = {}
+        for at, line in enumerate(self.rows.lines):
+            if line.state is RowState.RUNNING and (line.label in labels or self.rows.diagnoses[at] is not None):
+                self._breathe()
+                if self.stop.is_set():
+                    return
+                found[at] = _cause_of(capture, line) if line.label in labels else None
+        if found:
+            lines = self.rows.lines
+            self.rows.diagnosed({at: one for at, one in found.items() if lines[at].state is RowState.RUNNING})
+        self._hung = time.monotonic() + max(_HANGING_EVERY_S, _HANGING_SHARE * (time.monotonic() - began))
+
+    def _tell(self, found: dict[int, Diagnosis | None], undiagnosed: int) -> None:
         self.undiagnosed = undiagnosed
         self._told = time.monotonic()
         if found:
@@ -152,6 +198,26 @@ def _pulse(capture: Capture) -> Pulse:
     )
 
 
+def _look(capture: Capture, pulse: Pulse) -> Alarms:
+    """What is wrong now, or was when the tap ended."""
+    recent = capture.latest(_LATEST)
+    opened = pulse.in_flight or [
+        one for one in recent if one.error and one.error.kind is TransportErrorKind.TAP_STOPPED
+    ]
+    now_ns = time.time_ns() if pulse.live else max((one.started_ns for one in recent), default=0)
+    raised = tuple(alarms(opened, recent, now_ns))
+    waiting = {wait.row for wait in waits(opened, recent, now_ns) if wait.row is not None and wait.age_ms >= QUIET_MS}
+    return Alarms(raised, frozenset(waiting.union(*(alarm.rows for alarm in raised))))
+
+
+def _cause_of(capture: Capture, line: RowLine) -> Diagnosis | None:
+    """Why it hangs; None where nothing is to blame yet."""
+    from gymtap.proxy.diagnose.capture import diagnose_row  # noqa: PLC0415  # slow to load, and not needed to open
+
+    found = diagnose_row(capture, as_row(line), now_ns=time.time_ns())
+    return None if found.layer is Layer.NONE else found
+
+
 @dataclass(frozen=True)
 class Counted:
     """Rows with one cause: how many, and one diagnosis of them."""
@@ -171,11 +237,3 @@ def top_causes(rows: RowList) -> list[Counted]:
         counts[diagnosis.fingerprint] += count
         first.setdefault(diagnosis.fingerprint, diagnosis)
     return [Counted(count, first[fingerprint]) for fingerprint, count in counts.most_common()]
-
-
-def layers(causes: list[Counted]) -> list[tuple[str, int]]:
-    """Failed rows by layer, the most first."""
-    counts: Counter[str] = Counter()
-    for cause in causes:
-        counts[str(cause.example.layer)] += cause.rows
-    return counts.most_common()

@@ -1,7 +1,7 @@
 """The first screen: how the run is, why rows fail, what hangs, what is missing. Enter on any of it shows those rows."""
 
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import ClassVar
@@ -14,7 +14,8 @@ from textual.containers import Container
 from textual.widgets import Static
 
 from gymtap.proxy.core.filter import quoted
-from gymtap.proxy.tui.feed import Counted, Pulse, layers, top_causes
+from gymtap.proxy.tui.feed import Counted, Pulse, top_causes
+from gymtap.proxy.tui.in_flight import alarm_lines
 from gymtap.proxy.tui.lines import TextLines
 from gymtap.proxy.tui.page import Page
 from gymtap.proxy.tui.row_list import RowList
@@ -39,6 +40,8 @@ class _Sum:
     states: dict[RowState, int]
     reward: float | None
     causes: list[Counted]
+    layers: Counter[str]
+    undiagnosed: int
     strip: Columns
 
 
@@ -66,7 +69,7 @@ class Overview(Page):
 
     def __init__(self) -> None:
         super().__init__()
-        self._seen = (-1, -1)
+        self._seen: tuple[object, ...] = ()
         self._summed_at = 0.0
         self._waits = False
 
@@ -89,7 +92,7 @@ class Overview(Page):
         super().changed()
         self._flight(self.tui.feed.pulse)
         rows = self.tui.rows
-        seen = (rows.version, self.size.width)
+        seen = (rows.version, self.size.width, self.tui.feed.pulse.alarms)
         if seen == self._seen or self._waits or not (rows.lines or rows.complete):
             return
         wait_s = self._summed_at + _EVERY_S - time.monotonic()
@@ -116,8 +119,10 @@ class Overview(Page):
     def _show(self, found: "_Sum") -> None:
         self.query_one("#run", Static).update(_states(found))
         self.query_one(Strips).put(found.strip)
-        self.query_one("#causes", TextLines).put(_causes(found, complete=self.tui.rows.complete))
-        self.query_one("#layers", TextLines).put(_layers(found.causes))
+        raised = self.tui.feed.pulse.alarms
+        causes = _causes(found, complete=self.tui.rows.complete and not raised)
+        self.query_one("#causes", TextLines).put([*alarm_lines(raised), *causes])
+        self.query_one("#layers", TextLines).put(_layers(found.layers))
 
     def _flight(self, pulse: Pulse) -> None:
         self.query_one("#flight", TextLines).put([*_flying(pulse.in_flight, time.time_ns()), *_gaps(pulse)])
@@ -135,13 +140,18 @@ class Overview(Page):
 def sum_up(rows: RowList, width: int) -> _Sum:
     """Go through all rows once."""
     states = dict.fromkeys(RowState, 0)
-    rewards = []
-    for line in rows.lines:
+    rewards, undiagnosed = [], 0
+    layers: Counter[str] = Counter()
+    for line, diagnosis in zip(rows.lines, rows.diagnoses, strict=False):  # rows come meanwhile
         states[line.state] += 1
+        if line.state is RowState.FAILED:
+            undiagnosed += diagnosis is None
+            layers.update([str(diagnosis.layer)] if diagnosis is not None else ())
         if line.reward is not None:
             rewards.append(line.reward)
     mean = sum(rewards) / len(rewards) if rewards else None
-    return _Sum(states, mean, top_causes(rows), columns(rows.lines, min(width, len(rows.lines))))
+    strip = columns(rows.lines, min(width, len(rows.lines)))
+    return _Sum(states, mean, top_causes(rows), layers, undiagnosed, strip)
 
 
 def _states(found: _Sum) -> Text:
@@ -166,16 +176,14 @@ def _causes(found: _Sum, *, complete: bool) -> Iterator[_Targeted]:
             no_wrap=True,
         )
         yield text, f"cause:{quoted(cause.example.fingerprint or '')}"
-    failed = found.states[RowState.FAILED]
-    known = sum(cause.rows for cause in found.causes)
-    if failed > known:
-        yield Text(f"{failed - known:>7,}  not diagnosed yet", "dim"), "is:undiagnosed"
-    elif not failed and complete:
+    if found.undiagnosed:
+        yield Text(f"{found.undiagnosed:>7,}  not diagnosed yet", "dim"), "is:undiagnosed"
+    elif not found.states[RowState.FAILED] and not found.causes and complete:
         yield Text("no row failed", OK_STYLE), "is:done"
 
 
-def _layers(causes: list[Counted]) -> Iterator[_Targeted]:
-    for layer, count in layers(causes):
+def _layers(layers: Counter[str]) -> Iterator[_Targeted]:
+    for layer, count in layers.most_common():
         yield Text.assemble((f"{count:>7,}", "bold"), "  ", (layer, FAILED_STYLE)), f"layer:{layer}"
 
 

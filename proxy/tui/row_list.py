@@ -11,7 +11,7 @@ from gymtap.proxy.core.filter import Filter
 from gymtap.proxy.store import Identity, RowLine
 from gymtap.proxy.store.listed import SORT_KEYS, Listed, Order
 from gymtap.proxy.store.notes import Notes
-from gymtap.schemas import Diagnosis
+from gymtap.schemas import Diagnosis, RowState
 
 
 @dataclass(frozen=True)
@@ -45,11 +45,12 @@ class RowList:
                 self.lines.append(line)
             elif self.lines[at] != line:
                 self.lines[at] = line
-                self.diagnoses[at] = None
+                if line.state is not RowState.RUNNING:  # why it hangs is known until it is looked at again
+                    self.diagnoses[at] = None
         self.version += 1
 
-    def diagnosed(self, found: dict[int, Diagnosis]) -> None:
-        """Take diagnoses in, by position."""
+    def diagnosed(self, found: Mapping[int, Diagnosis | None]) -> None:
+        """Take diagnoses in, by position; None takes one away."""
         for at, diagnosis in found.items():
             self.diagnoses[at] = diagnosis
         self.version += 1

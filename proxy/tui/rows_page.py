@@ -96,7 +96,7 @@ class RowsPage(Page):
             self.table.refresh()
 
     async def on_key(self, event: events.Key) -> None:
-        """Wait for the rows that were asked for; a key but Esc that has waited too long is dropped, and that is told."""
+        """Wait for the rows that were asked for; a key but Esc that waited too long is dropped, and that is told."""
         try:
             async with asyncio.timeout(0 if event.key == "escape" else _PATIENCE_S):
                 await self._shown.wait()

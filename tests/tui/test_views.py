@@ -1,18 +1,23 @@
+import asyncio
+import time
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import pytest
-from textual.widgets import Input
+from textual import events
 
+from gymtap.proxy.core.filter import Filter
+from gymtap.proxy.store.listed import Listed
 from gymtap.proxy.tui.exchange_page import TABS, ExchangePage
 from gymtap.proxy.tui.in_flight import InFlight
 from gymtap.proxy.tui.json_tree import JsonTree
 from gymtap.proxy.tui.overview import Overview
-from gymtap.proxy.tui.prompt import Prompt
 from gymtap.proxy.tui.row_page import RowPage
 from gymtap.proxy.tui.rows_page import RowsPage
 from gymtap.proxy.tui.rows_table import RowsTable
 from gymtap.proxy.tui.text_page import TextPage
+from gymtap.schemas import Call, State, TransportError, TransportErrorKind
 
 type Open = Any
 """See `opened` in conftest.py."""
@@ -125,7 +130,7 @@ async def test_what_is_open_is_listed_with_its_age(opened: Open, live_writer: An
         await desk.press("i")
         await desk.until(lambda: isinstance(desk.app.screen, InFlight))
         await desk.shows("1 exchange in flight", "6.0", "run → agent")
-        await desk.press("enter")
+        await desk.press("G", "enter")
         await desk.shows("POST /run → agent  open")
         await desk.press("l")
         await desk.shows("none yet: it is still open")
@@ -196,29 +201,72 @@ async def test_a_click_moves_and_a_double_click_opens(opened: Open, demo_capture
         await desk.shows("row 5.0")
 
 
-async def test_each_page_of_rows_shows_and_acts_on_its_own_rows(opened: Open, demo_capture: Path) -> None:
-    """Also where another filter was shown before."""
+@pytest.fixture
+def stormy(live_writer: Any, exchange: Any, attributed: Any) -> Path:
+    """Row 6.0 asks a provider again and again, which gives no answer: nothing failed, and it never ends."""
+    began_ns = time.time_ns() - 60 * 10**9
+    said: dict[str, Any] = {"attribution": attributed(6), "state": State.FAILED}
+    dropped = TransportError(kind=TransportErrorKind.REFUSED, message="nobody listens")
+    live_writer.add(exchange(3, Call.MODEL, 2, None, attribution=attributed(6)), b"{}")
+    for number in range(4, 34):
+        at_ns = began_ns + number * 10**9
+        one = exchange(number, Call.PROVIDER, 3, None, **said, started_ns=at_ns, duration_ms=2.0, error=dropped)
+        live_writer.add(one, b"{}")
+    live_writer.commit()
+    return Path(live_writer.file.parent)
+
+
+async def test_what_hangs_is_on_the_overview_without_a_key_pressed(opened: Open, stormy: Path) -> None:
+    """The alarms of `gymtap inflight`, and why a row that runs will not end; Enter shows its rows."""
+    async with opened(stormy, (110, 30)) as desk:
+        await desk.shows("! dead upstream: provider gave no answer to 30 calls", "! retry storm:", "rows 6.0")
+        await desk.shows("      1  infra")
+        await desk.press("enter")
+        await desk.until(lambda: isinstance(desk.app.screen, RowsPage))
+        await desk.shows("filter row:6.0", "1 of 2 rows", "infra")
+
+
+async def test_alarms_head_what_is_in_flight(opened: Open, stormy: Path) -> None:
+    async with opened(stormy, (110, 30)) as desk:
+        await desk.press("i")
+        await desk.until(lambda: isinstance(desk.app.screen, InFlight))
+        await desk.shows("! dead upstream: provider gave no answer to 30 calls", "! retry storm:", "6.0")
+        await desk.press("enter")
+        await desk.shows("filter row:6.0", "1 of 2 rows")
+
+
+async def test_each_page_of_rows_begins_anew(opened: Open, demo_capture: Path) -> None:
+    """Neither the rows nor the cursor of a page that was filtered are there on the next one."""
     async with opened(demo_capture) as desk:
         await desk.press("l", "f")
-        await desk.enter("reward>0 failed=0")
-        await desk.shows("filter reward>0")
+        await desk.enter("row:7.0")
+        await desk.shows("1 of 20 rows")
         await desk.press("enter")
         await desk.until(lambda: isinstance(desk.app.screen, RowPage))
         await desk.press("escape", "escape")
         await desk.until(lambda: isinstance(desk.app.screen, Overview))
         await desk.press("l", "n", "R")
-        await desk.shows("POST /v1/chat/completions → provider", "400 Bad Request")
-        await desk.press("escape")
-        await desk.until(lambda: isinstance(desk.app.screen, RowsPage))
-        await desk.shows("20 of 20 rows")
+        await desk.shows("400 Bad Request", "Invalid JSON schema")
 
 
 async def test_a_key_waits_for_the_rows_that_were_asked_for(opened: Open, demo_capture: Path) -> None:
-    """A filter given just before Enter has been heeded when the row opens."""
+    """Enter opens a row of the new filter, however long that takes to choose rows."""
+    chosen = Event()
+
+    def slow(row: Listed) -> bool:
+        chosen.wait()
+        return row.label == "7.0"
+
     async with opened(demo_capture) as desk:
-        await desk.press("l", "f")
-        await desk.until(lambda: isinstance(desk.app.screen, Prompt) and desk.app.screen.query("#text"))
-        desk.app.screen.query_one("#text", Input).value = "row:7.0"
-        await desk.press("enter", "enter")
+        await desk.press("l")
+        await desk.shows("20 of 20 rows")
+        desk.app.screen.show_filter(Filter("a slow one", (slow,), knows=False))
+        desk.app.post_message(events.Key("enter", None))
+        try:
+            for _ in range(20):
+                await asyncio.sleep(0)
+            assert isinstance(desk.app.screen, RowsPage)
+        finally:
+            chosen.set()
         await desk.until(lambda: isinstance(desk.app.screen, RowPage))
         await desk.shows("row 7.0")
