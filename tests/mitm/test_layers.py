@@ -35,8 +35,15 @@ type Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[N
 
 @asynccontextmanager
 async def server(handle: Handle) -> AsyncIterator[int]:
-    """A server that does so with each connection; its port."""
-    standing = await asyncio.start_server(handle, "127.0.0.1", 0)
+    """A server that does so with each connection, and closes it, also where the test ends first; its port."""
+
+    async def handled(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await handle(reader, writer)
+        finally:
+            writer.close()
+
+    standing = await asyncio.start_server(handled, "127.0.0.1", 0)
     yield standing.sockets[0].getsockname()[1]
     standing.close()
 
@@ -63,7 +70,6 @@ def answering(answer: bytes, heard: list[bytes] | None = None, *, until: bytes =
         writer.write(answer)
         await writer.drain()
         await reader.read()
-        writer.close()
 
     return handle
 
