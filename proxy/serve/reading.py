@@ -3,6 +3,7 @@
 A capture is named as the list names it; no name is ever a path.
 """
 
+import re
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
@@ -19,6 +20,8 @@ from gymtap.proxy.store import Capture, captures, is_capture
 from gymtap.schemas import Body, Call, CaptureInfo, Exchange, RowKey, RowState, ServerKind
 
 type Query = Mapping[str, str]
+
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f]+")
 
 LIMIT = 100
 LIMIT_MAX = 1_000
@@ -157,13 +160,16 @@ def exchange(capture: Capture, name: str) -> dict[str, Any]:
 
 
 def body(capture: Capture, name: str, side: str) -> tuple[Body | None, str]:
-    """A body's record, and the media type that its headers name. Raises CaptureError for a side that is not there."""
+    """A body's record, and the media type that its headers name, in one line, since an imported header may have more.
+
+    Raises CaptureError for a side that is not there.
+    """
     found = capture.exchange(name)
     message = found.request if side == "request" else found.response if side == "response" else None
     if message is None:
         raise CaptureError(f"{name} has no {side}", "`request` and `response` are the sides")
     media = next((value for field, value in message.headers if field.lower() == "content-type"), "")
-    return message.body, media
+    return message.body, _CONTROLS.sub(" ", media)
 
 
 def _key(label: str) -> RowKey:
