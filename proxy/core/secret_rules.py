@@ -37,7 +37,6 @@ NAMES = rf"(?:{NAME}|{_UNSURE})"
 
 QUERY_NAMES = r"(?:key|sig|signature|token|x-(?:amz|goog)-(?:signature|credential|security-token))"
 _SPACE = r"(?:[ \t\r\n]|\\+[nrt])"
-_VALUE_FIELD = rf"\\*[\"']{_SPACE}{{0,64}},{_SPACE}{{0,64}}\\*[\"']value\\*[\"']{_SPACE}{{0,64}}:"  # as HAR has headers
 _IS = r"(?::=|=>|[:=])"
 _PREFIX = r"[bBrRuUfF]{0,2}"
 _VISIBLE = r"(?:[a-z0-9-]+(?: |%20|\+))?[A-Za-z0-9._~+/=:$!@-]{12}"
