@@ -14,10 +14,12 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import orjson
+from rich.text import Text
 from textual import events, work
 from textual.app import App, SuspendNotSupported, SystemCommand
 from textual.binding import ActiveBinding, Binding, BindingType
@@ -62,6 +64,12 @@ _WAYS = (
     ("t", "to another target …"),
     ("o", "with any option: hop, edits, stub address, times …"),
 )
+
+
+async def _load(*modules: str) -> None:
+    """Import what is slow to load and not needed to open, in a thread: the screen must not stand still meanwhile."""
+    for name in modules:
+        await asyncio.to_thread(import_module, f"gymtap.proxy.tui.{name}")
 
 
 def _ways(answered_by: RowKey | None, others: Sequence[RowKey]) -> list[tuple[str, str]]:
@@ -332,7 +340,8 @@ class GymtapTui(App[Path]):
     @work(exclusive=True, group="ask", exit_on_error=False)
     async def compare(self, what: RowKey | str, reader: Reader | None = None) -> None:
         """Put a row or an exchange beside the one that is marked, or beside its original."""
-        from gymtap.proxy.replay.original import Place  # noqa: PLC0415  # slow to load, and not needed to open
+        await _load("comparison")
+        from gymtap.proxy.replay.original import Place  # noqa: PLC0415  # it is loaded by now
         from gymtap.proxy.tui.comparison import other_side  # noqa: PLC0415  # the same
 
         reader = reader or self.reader
@@ -352,10 +361,13 @@ class GymtapTui(App[Path]):
 
     def action_doctor(self) -> None:
         """Walk the debug order over this capture."""
-        from gymtap.proxy.tui.doctor import examined  # noqa: PLC0415  # slow to load, and not needed to open
 
-        path = self.feed.path
-        self.push_screen(TextPage("the debug order, step by step", lambda: asyncio.to_thread(examined, path)))
+        def read() -> list[tuple[Text, str | None]]:
+            from gymtap.proxy.tui.doctor import examined  # noqa: PLC0415  # slow to load, and not needed to open
+
+            return examined(self.feed.path)
+
+        self.push_screen(TextPage("the debug order, step by step", partial(asyncio.to_thread, read)))
 
     def show_comparison(self, before: "Place", after: "Place") -> None:
         """To two rows, or exchanges, side by side."""
@@ -365,10 +377,14 @@ class GymtapTui(App[Path]):
 
     def validate_exchange(self, name: str, reader: Reader | None = None) -> None:
         """Say what checks find in an exchange."""
-        from gymtap.proxy.tui.validation import validation  # noqa: PLC0415  # slow to load, and not needed to open
-
         path = (reader or self.reader).path
-        self.push_screen(TextPage(f"what checks say of {name}", lambda: asyncio.to_thread(validation, path, name)))
+
+        def read() -> list[Text]:
+            from gymtap.proxy.tui.validation import validation  # noqa: PLC0415  # slow to load, and not needed to open
+
+            return validation(path, name)
+
+        self.push_screen(TextPage(f"what checks say of {name}", partial(asyncio.to_thread, read)))
 
     @work(exclusive=True, group="ask", exit_on_error=False)
     async def replay(
@@ -386,7 +402,8 @@ class GymtapTui(App[Path]):
         `answered_by` is the row of an exchange that is a provider's or a judge's own: answering that from the capture
         would prove nothing, so it is the row that is sent then. `others` are all the rows that may be meant as well.
         """
-        from gymtap.proxy.replay.options import Options  # noqa: PLC0415  # slow to load, and not needed to open
+        await _load("replaying", "replay_form", "replay_page")
+        from gymtap.proxy.replay.options import Options  # noqa: PLC0415  # it is loaded by now
         from gymtap.proxy.tui.replaying import Asked, aimed, check_target  # noqa: PLC0415  # the same
 
         reader = reader or self.reader

@@ -11,7 +11,8 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.widgets import ContentSwitcher, Static, Tab, Tabs
 
-from gymtap.proxy.core.errors import GymtapError, UsageError
+from gymtap.proxy.core.errors import GymtapError
+from gymtap.proxy.replay.patch import MISSING
 from gymtap.proxy.replay.patch import read as read_place
 from gymtap.proxy.store import Capture
 from gymtap.proxy.store.notes import Note
@@ -230,12 +231,13 @@ class ExchangePage(Page):
         self.say(f"raw and hex show the {'request' if self._sent else 'response'}")
 
     def _pointer(self, tab: str) -> str | None:
-        """The place of the first finding that is in that body."""
-        if self._loaded is None:
+        """The place of the first finding that is in that body, or else that is missing there."""
+        value = NOT_JSON if self._loaded is None else self._side(tab, self._loaded).value
+        if self._loaded is None or value is NOT_JSON:
             return None
-        value = self._side(tab, self._loaded).value
-        places = [one.pointer for one in self._findings if one.pointer]
-        return next((place for place in places if value is not NOT_JSON and _has(value, place)), None)
+        places = [one.pointer for one in self._findings if one.pointer and one.pointer.startswith("/")]
+        missing = places[0] if places and _lacking(self._loaded.exchange) == tab else None
+        return next((place for place in places if read_place(value, place) is not MISSING), missing)
 
     def on_lines_chosen(self, event: Lines.Chosen) -> None:
         """An event of a stream opens; nothing else does."""
@@ -383,12 +385,11 @@ class ExchangePage(Page):
             self._show(self._loaded)
 
 
-def _has(value: Any, pointer: str) -> bool:
-    try:
-        read_place(value, pointer)
-    except UsageError:
-        return False
-    return True
+def _lacking(exchange: Exchange) -> str | None:
+    """Which body lacks a place that is in neither: what a 4xx refused, or an answer that was none; else unknown."""
+    if exchange.response is None or exchange.response.status >= 500:
+        return None
+    return "request" if exchange.response.status >= 400 else "response"
 
 
 def find(pane: Lines, text: str, by: int) -> Any:

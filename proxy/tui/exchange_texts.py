@@ -32,7 +32,9 @@ def chat(loaded: Loaded) -> Iterator[Text]:
     for name, side in (("request", loaded.request), ("response", loaded.response)):
         turns = conversation(side.value)[0] if side is not None and side.value is not NOT_JSON else []
         yield Text(f"── {name}: {counted(len(turns), 'turn')} " if turns else f"── {name}: no conversation", "dim")
-        for turn in turns:
+        for turn, after in zip(turns, [*turns[1:], None], strict=True):
+            if not turn.text and after is not None and after.role == turn.role:
+                continue  # a message that only calls tools: the calls follow
             yield Text(one_line(turn.role), _ROLE_STYLES.get(turn.role, "bold"))
             for line in printable(turn.text).split("\n"):
                 yield Text("  " + line)

@@ -89,8 +89,8 @@ class JsonTree(Lines):
         self._open_to(_OPEN_DEPTH)
         self._open_few()
         self.reload()
-        if pointed is not None and self.open_pointer(pointed):
-            self.pointed = pointed
+        if pointed is not None:
+            self.pointed = self._open_deepest(pointed)
         self.refresh()
 
     def _open_few(self) -> None:
@@ -202,6 +202,12 @@ class JsonTree(Lines):
             index += 1
         self.reload()
         return False
+
+    def _open_deepest(self, pointer: str) -> str:
+        """Open a place; of one that is not there, the innermost that is there and would hold it."""
+        while not self.open_pointer(pointer):
+            pointer = pointer.rpartition("/")[0]
+        return pointer
 
     def find(self, text: str, by: int) -> str | None:
         """The next place, from the cursor's on, whose key or value has the text (in lower case), folded away or not."""

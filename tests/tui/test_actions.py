@@ -2,6 +2,9 @@ import asyncio
 import shlex
 import shutil
 import stat
+import sys
+import threading
+from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +16,7 @@ from textual.widgets import Input
 
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.core.filter import parse
-from gymtap.proxy.store import Capture
+from gymtap.proxy.store import Capture, CaptureWriter
 from gymtap.proxy.store.notes import Notes
 from gymtap.proxy.tui.comparison import ComparisonPage
 from gymtap.proxy.tui.exchange_page import ExchangePage
@@ -247,6 +250,70 @@ async def test_checks_are_run_on_an_exchange(opened: Open, demo_capture: Path) -
         await desk.until(lambda: isinstance(desk.app.screen, TextPage))
         await desk.until(lambda: desk.app.screen.query_one("#text").count())
         assert "what checks say of a" in desk.text
+
+
+TOOL = {"type": "function", "function": {"name": "look", "parameters": {"type": "object"}, "strict": True}}
+
+
+@pytest.fixture
+def refused(tmp_path: Path, exchange: Any) -> Path:
+    """A provider that refuses a tool with which nothing is wrong; an answer that calls it."""
+    writer = CaptureWriter.create(tmp_path / "refused")
+    sent = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [TOOL]})
+    called = [{"type": "function", "id": "c", "function": {"name": "look", "arguments": "{}"}}]
+    message = {"role": "assistant", "content": "", "reasoning": "let me see", "tool_calls": called}
+    writer.add(exchange(1, Call.PROVIDER, status=400), sent, b'{"error": {"message": "not this tool"}}')
+    writer.add(exchange(2, Call.PROVIDER), sent, orjson.dumps({"choices": [{"index": 0, "message": message}]}))
+    writer.close()
+    return tmp_path / "refused"
+
+
+async def test_checks_say_what_was_asked_and_that_it_was_refused_all_the_same(opened: Open, refused: Path) -> None:
+    """Nothing found is no proof: whoever reads that must see who was asked, and how the server answered."""
+    async with opened(refused) as desk:
+        desk.app.show_exchange("a1")
+        await desk.shows("400")
+        await desk.press("V")
+        await desk.shows("nothing to find fault with", "provider refused it nevertheless: 400 not this tool")
+        await desk.shows("about 1 tool, by the rules of vLLM")
+
+
+async def test_a_message_that_only_calls_tools_is_no_empty_turn(opened: Open, refused: Path) -> None:
+    async with opened(refused) as desk:
+        desk.app.show_exchange("a2")
+        await desk.shows("200")
+        desk.app.screen.query_one("Tabs").active = "chat"
+        await desk.shows("→ look({})")
+        turns = [line.strip() for line in desk.text[desk.text.index("response:") :].split("\n")]
+        assert turns[1:5] == ["reasoning", "let me see", "assistant", "→ look({})"]
+
+
+class Watch(MetaPathFinder):
+    """Notes in which thread each module begins to load; it finds none itself."""
+
+    def __init__(self) -> None:
+        self.threads: dict[str, int] = {}
+
+    def find_spec(self, name: str, *_: Any) -> None:
+        self.threads.setdefault(name, threading.get_ident())
+
+
+@pytest.mark.parametrize(
+    ("key", "module"), [("V", "validation"), ("equals_sign", "comparison"), ("r", "replaying"), ("r", "replay_page")]
+)
+async def test_what_is_slow_to_load_is_loaded_beside_the_screen(
+    opened: Open, refused: Path, monkeypatch: pytest.MonkeyPatch, key: str, module: str
+) -> None:
+    name = f"gymtap.proxy.tui.{module}"
+    watch = Watch()
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    monkeypatch.setattr(sys, "meta_path", [watch, *sys.meta_path])
+    async with opened(refused) as desk:
+        desk.app.show_exchange("a1")
+        await desk.shows("400")
+        await desk.press(key)
+        await desk.until(lambda: name in watch.threads)
+        assert watch.threads[name] != threading.get_ident()
 
 
 async def test_an_exchange_is_replayed_and_judged_beside_the_original(

@@ -4,10 +4,12 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+import orjson
 import pytest
 from textual import events
 
 from gymtap.proxy.core.filter import Filter
+from gymtap.proxy.store import CaptureWriter
 from gymtap.proxy.store.listed import Listed
 from gymtap.proxy.tui.exchange_page import TABS, ExchangePage
 from gymtap.proxy.tui.in_flight import InFlight
@@ -17,7 +19,7 @@ from gymtap.proxy.tui.row_page import RowPage
 from gymtap.proxy.tui.rows_page import RowsPage
 from gymtap.proxy.tui.rows_table import RowsTable
 from gymtap.proxy.tui.text_page import TextPage
-from gymtap.schemas import Call, State, TransportError, TransportErrorKind
+from gymtap.schemas import Call, Finding, Severity, State, TransportError, TransportErrorKind
 
 type Open = Any
 """See `opened` in conftest.py."""
@@ -270,3 +272,31 @@ async def test_a_key_waits_for_the_rows_that_were_asked_for(opened: Open, demo_c
             chosen.set()
         await desk.until(lambda: isinstance(desk.app.screen, RowPage))
         await desk.shows("row 7.0")
+
+
+@pytest.fixture
+def lacking(tmp_path: Path, exchange: Any) -> Path:
+    """A /verify that was refused, because a field is missing in what was sent."""
+    detail = {"type": "missing", "loc": ["body", "expected_city"], "msg": "Field required", "input": {"a": {"b": 1}}}
+    said = Finding(rule="a.rule", severity=Severity.ERROR, message="not there", exchange="a2", pointer="/m/city")
+    writer = CaptureWriter.create(tmp_path / "lacking")
+    writer.add(exchange(1, Call.RUN, status=500), b'{"m": {}}', b'"no"')
+    writer.add(exchange(2, Call.VERIFY, 1, 422), b'{"k": 1, "m": {"n": 2}}', orjson.dumps({"detail": [detail]}))
+    writer.finding(said)
+    writer.close()
+    return tmp_path / "lacking"
+
+
+async def test_where_something_is_missing_the_place_that_lacks_it_is_pointed_at(opened: Open, lacking: Path) -> None:
+    async with opened(lacking, (80, 24)) as desk:
+        desk.app.show_exchange("a2")
+        await desk.shows("▾ m: {1} ◀", "n: 2")
+        assert desk.app.screen.query_one("Tabs").active == "request"
+
+
+async def test_a_small_body_is_wholly_open(opened: Open, lacking: Path) -> None:
+    async with opened(lacking, (80, 24)) as desk:
+        desk.app.show_exchange("a2")
+        await desk.shows("▾ m: {1} ◀")
+        await desk.press("l")
+        await desk.shows('msg: "Field required"', "b: 1")
