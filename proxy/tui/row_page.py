@@ -58,8 +58,9 @@ class RowPage(Page):
 
     DEFAULT_CSS = """
     RowPage #heading { height: auto; max-height: 3; background: $boost; padding: 0 1; }
-    RowPage #panes { layout: grid; grid-size: 1 2; grid-rows: 1fr 1fr; height: 1fr; }
-    RowPage.-wide #panes { grid-size: 2 1; grid-columns: 3fr 2fr; grid-rows: 1fr; }
+    RowPage #panes { height: 1fr; }
+    RowPage.-narrow #why { height: auto; max-height: 50%; }
+    RowPage.-wide #panes { layout: grid; grid-size: 2 1; grid-columns: 3fr 2fr; grid-rows: 1fr; }
     RowPage #panes Lines { border-top: solid $primary-darken-2; border-title-style: bold; padding: 0 1; }
     RowPage #panes Lines:focus { border-top: solid $accent; }
     """

@@ -80,13 +80,12 @@ def branch_line(
     bar_cells = max((width - figures) * 2 // 5, _BAR_LEAST) if width > 70 else 0
     call = Text.assemble((branch.guide, "dim"), ("*" if note.marked else "", "bold"), exchange_mark(exchange), " ")
     call.append(call_name(exchange))
-    if len(branch.node.attempts) > 1:
-        call.append(f" {_TIMES}{len(branch.node.attempts)}", OPEN_STYLE)
-    if root_cause is not None and any(one.id == root_cause for one in branch.node.attempts):
-        call.append(" ◀ root", "bold")
+    marks = _marks(branch.node, root_cause)
+    room = max(width - figures - bar_cells - 1, 12)
+    call.truncate(max(room - marks.cell_len, 1), overflow="ellipsis")
+    call.append_text(marks)
     if note.comment:
         call.append(f" “{printable(note.comment)}”", "italic")
-    room = max(width - figures - bar_cells - 1, 12)
     call.truncate(room, overflow="ellipsis", pad=True)
     status = Text(exchange_status(exchange), status_style(exchange))
     status.truncate(_STATUS_CELLS, overflow="ellipsis")
@@ -96,6 +95,13 @@ def branch_line(
         " " * (_STATUS_CELLS - status.cell_len), status, " ",
         " " * (_TIME_CELLS - lasted.cell_len), lasted, " ", (exchange.id, ID_STYLE),
     )  # fmt: skip
+
+
+def _marks(node: Node, root_cause: str | None) -> Text:
+    """What is never cut off: that it was tried often, and that it is at fault."""
+    marks = Text(f" {_TIMES}{len(node.attempts)}" if len(node.attempts) > 1 else "", OPEN_STYLE)
+    is_root = root_cause is not None and any(one.id == root_cause for one in node.attempts)
+    return marks.append(" ◀ root" if is_root else "", "bold")
 
 
 def _bar(node: Node, whole: Span, cells: int, now_ns: int) -> Text:

@@ -261,9 +261,11 @@ def refused(tmp_path: Path, exchange: Any) -> Path:
     writer = CaptureWriter.create(tmp_path / "refused")
     sent = orjson.dumps({"model": "m", "messages": [{"role": "user", "content": "x"}], "tools": [TOOL]})
     called = [{"type": "function", "id": "c", "function": {"name": "look", "arguments": "{}"}}]
-    message = {"role": "assistant", "content": "", "reasoning": "let me see", "tool_calls": called}
+    message = {"role": "assistant", "reasoning": "let me see", "tool_calls": called}
     writer.add(exchange(1, Call.PROVIDER, status=400), sent, b'{"error": {"message": "not this tool"}}')
-    writer.add(exchange(2, Call.PROVIDER), sent, orjson.dumps({"choices": [{"index": 0, "message": message}]}))
+    for number, content in ((2, ""), (3, None)):
+        answer = {"choices": [{"index": 0, "message": message | {"content": content}}]}
+        writer.add(exchange(number, Call.PROVIDER), sent, orjson.dumps(answer))
     writer.close()
     return tmp_path / "refused"
 
@@ -278,9 +280,10 @@ async def test_checks_say_what_was_asked_and_that_it_was_refused_all_the_same(op
         await desk.shows("about 1 tool, by the rules of vLLM")
 
 
-async def test_a_message_that_only_calls_tools_is_no_empty_turn(opened: Open, refused: Path) -> None:
+@pytest.mark.parametrize("name", ["a2", "a3"])
+async def test_a_message_that_only_calls_tools_is_no_empty_turn(opened: Open, refused: Path, name: str) -> None:
     async with opened(refused) as desk:
-        desk.app.show_exchange("a2")
+        desk.app.show_exchange(name)
         await desk.shows("200")
         desk.app.screen.query_one("Tabs").active = "chat"
         await desk.shows("→ look({})")

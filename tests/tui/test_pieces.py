@@ -141,6 +141,16 @@ def test_a_waterfall_has_every_call_at_any_width(exchange: Any) -> None:
     assert bar.index("█") > branch_line(lines[0], whole, 100, found[0].started_ns, None).plain.index("█")
 
 
+@pytest.mark.parametrize("width", [40, 71, 78, 200])
+def test_however_long_a_call_s_name_it_is_seen_which_one_is_at_fault(exchange: Any, width: int) -> None:
+    tries = [exchange(n, Call.TOOL, 1, 500, server="weather_resources_server_of_ours") for n in (2, 3)]
+    tries = [one.model_copy(update={"attempt": number}) for number, one in enumerate(tries)]
+    lines = branches(call_tree([exchange(1, Call.RUN), *tries], "a1"))
+    whole = span(tries, tries[0].started_ns)
+    told = [branch_line(line, whole, width, tries[0].started_ns, "a3").plain for line in lines]
+    assert [text for text in told if "◀ root" in text] == [text for text in told if " a3" in text]
+
+
 def test_a_strip_counts_every_row_once(demo_capture: Path) -> None:
     lines = [line for piece in Capture(demo_capture).row_lines() for line in piece]
     for count in (1, 7, 500):

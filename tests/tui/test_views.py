@@ -54,6 +54,14 @@ async def test_the_row_shows_its_calls_and_its_diagnosis_in_the_fixed_form(opene
         await desk.shows('"type": "BadRequestError"')
 
 
+async def test_a_short_diagnosis_leaves_the_calls_the_room(opened: Open, demo_capture: Path) -> None:
+    async with opened(demo_capture, (80, 24)) as desk:
+        await desk.press("l", "enter")
+        await desk.shows("Nothing failed and nothing was silently lost")
+        calls, why = desk.app.screen.query_one("#calls"), desk.app.screen.query_one("#why")
+        await desk.until(lambda: why.size.height == why.count() and calls.size.height >= calls.count())
+
+
 async def test_the_root_cause_is_one_key_away(opened: Open, demo_capture: Path) -> None:
     async with opened(demo_capture) as desk:
         await desk.press("l", "n", "R")
@@ -297,6 +305,6 @@ async def test_where_something_is_missing_the_place_that_lacks_it_is_pointed_at(
 async def test_a_small_body_is_wholly_open(opened: Open, lacking: Path) -> None:
     async with opened(lacking, (80, 24)) as desk:
         desk.app.show_exchange("a2")
-        await desk.shows("▾ m: {1} ◀")
-        await desk.press("l")
+        await desk.shows("422 ")
+        desk.app.screen.query_one("Tabs").active = "response"
         await desk.shows('msg: "Field required"', "b: 1")
