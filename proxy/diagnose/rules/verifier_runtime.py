@@ -442,29 +442,28 @@ _HISTORY = (
 
 def _agent_history(view: View) -> Iterator[Sight]:
     """A provider's 4xx about the messages of a later turn: the agent built them, not the row."""
-    providers = view.material.of(Call.PROVIDER)
-    for failure in view.exchange_failures:
-        exchange = failure.exchange
-        if exchange is None or failure.call is not Call.PROVIDER or failure.status not in {400, 422}:
-            continue
-        earlier = [e for e in providers if not e.failed and view.tree.order(e) < view.tree.order(exchange)]
-        if earlier and re.search(
-            r"messages\.\d+|messages\[\d+\]|input\[\d+\]|input\.\d+|body\.(?:messages|input)", failure.said
-        ):
-            yield exchange_sight(view, exchange, failure.said[:300], failure.said.partition("\n")[0][:160])
+    places = r"messages\.\d+|messages\[\d+\]|input\[\d+\]|input\.\d+|body\.(?:messages|input)"
+    return (sight for words, sight in _refused_later(view) if re.search(places, words))
 
 
 def _later_turn_refused(view: View) -> Iterator[Sight]:
     """A provider's 4xx about calls, thoughts or signatures in a conversation whose earlier turns it took."""
+    for words, sight in _refused_later(view):
+        of_form = re.search(r"\bmust be a-z|with a length of", words)  # the engine's own form of an id
+        if not of_form and re.search(_OF_A_TURN, words, re.IGNORECASE):
+            yield sight
+
+
+def _refused_later(view: View) -> Iterator[tuple[str, Sight]]:
+    """Each 400 or 422 of a provider's that took an earlier turn of the row: its words, and the sight."""
     providers = view.material.of(Call.PROVIDER)
     for failure in view.exchange_failures:
         exchange = failure.exchange
         if exchange is None or failure.call is not Call.PROVIDER or failure.status not in {400, 422}:
             continue
-        earlier = [e for e in providers if not e.failed and view.tree.order(e) < view.tree.order(exchange)]
-        of_form = re.search(r"\bmust be a-z|with a length of", failure.said)  # the engine's own form of an id
-        if earlier and not of_form and re.search(_OF_A_TURN, failure.said, re.IGNORECASE):
-            yield exchange_sight(view, exchange, failure.said[:300], failure.said.partition("\n")[0][:160])
+        if any(not one.failed and view.tree.order(one) < view.tree.order(exchange) for one in providers):
+            words = failure.said
+            yield words, exchange_sight(view, exchange, words[:300], words.partition("\n")[0][:160])
 
 
 _OF_A_TURN = (
