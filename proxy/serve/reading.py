@@ -22,6 +22,8 @@ from gymtap.schemas import Body, Call, CaptureInfo, Exchange, RowKey, RowState, 
 type Query = Mapping[str, str]
 
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f]+")
+_DIGITS = 18
+"""As many as fit in 63 bits, which is as far as Python counts places and SQLite numbers."""
 
 LIMIT = 100
 LIMIT_MAX = 1_000
@@ -201,6 +203,8 @@ def _number(query: Query, name: str) -> int | None:
         return None
     if not said.isascii() or not said.isdigit():
         raise UsageError(f"{name}={said} is not a number")
+    if len(said) > _DIGITS:
+        raise UsageError(f"{name} is too large", f"at most {_DIGITS} digits")
     return int(said)
 
 

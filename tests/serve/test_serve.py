@@ -218,6 +218,8 @@ async def test_a_body_whose_headers_no_server_could_send(tmp_path: Path) -> None
     ("path", "status", "says"),
     [
         ("/v1/captures/nobody/rows", 404, "nobody: no such capture"),
+        (f"/v1/captures/capture/rows?offset={10**18}", 400, "offset is too large"),
+        (f"/v1/captures/capture/rows?task={'9' * 5000}", 400, "task is too large"),
         ("/v1/captures/..%2F..%2Fetc/rows", 404, "no such capture"),
         ("/v1/captures/capture/rows/99.9", 404, "no row 99.9"),
         ("/v1/captures/capture/rows/what", 400, "is not a row"),
