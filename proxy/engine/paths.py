@@ -12,7 +12,7 @@ class Paths:
     """Shared by the engines of a tap, each on its own thread; a listener is named by where it listens."""
 
     def __init__(self) -> None:
-        self._through: dict[tuple[str | int, ...], frozenset[str]] = {}
+        self._through: dict[Address, frozenset[str]] = {}
 
     def through(self, peer: Address | None) -> frozenset[str]:
         """The listeners that what comes from `peer` has passed already; none where it comes from elsewhere."""
