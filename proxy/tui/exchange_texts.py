@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from datetime import UTC, datetime
-from itertools import islice
+from itertools import islice, zip_longest
 
 import orjson
 from rich.text import Text
@@ -32,7 +32,7 @@ def chat(loaded: Loaded) -> Iterator[Text]:
     for name, side in (("request", loaded.request), ("response", loaded.response)):
         turns = conversation(side.value)[0] if side is not None and side.value is not NOT_JSON else []
         yield Text(f"── {name}: {counted(len(turns), 'turn')} " if turns else f"── {name}: no conversation", "dim")
-        for turn, after in zip(turns, [*turns[1:], None], strict=True):
+        for turn, after in zip_longest(turns, turns[1:]):
             if not turn.text and after is not None and after.role == turn.role:
                 continue  # a message that only calls tools: the calls follow
             yield Text(one_line(turn.role), _ROLE_STYLES.get(turn.role, "bold"))

@@ -54,7 +54,7 @@ class ReplayPage(Page):
         super().on_mount()
         self._head("")
         self.query_one(TextLines).focus()
-        self._begin()
+        self.call_after_refresh(self._begin)  # what is announced is to be seen beneath the question
 
     def _head(self, so_far: str) -> None:
         stub = self._asked.options.stub
