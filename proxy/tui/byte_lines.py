@@ -80,7 +80,9 @@ class RawLines(Lines):
         """The cursor stays where it was in the body, or goes where it was asked to."""
         if data is not self.data:
             return
-        at = self._asked if self._asked is not None else self._starts[self.cursor] if self._starts else 0
+        at = self._starts[self.cursor] if self._starts else 0
+        if self._asked is not None and (not self._starts or self.cursor == self.line_of(self._asked)):
+            at = self._asked
         self._starts, self._cells = starts, cells
         self.reload()
         self.go_to(at)
@@ -113,7 +115,7 @@ class RawLines(Lines):
 
     def go_to(self, at: int) -> None:
         """Put the cursor on the line of a byte; where that is not known yet, when it is."""
-        self._asked = None if self._starts else at
+        self._asked = at
         if self._starts:
             self.cursor = self.line_of(at)
             self.call_after_refresh(self.show, self.cursor)

@@ -206,3 +206,20 @@ async def test_the_cursor_is_to_be_seen_with_the_focus_and_without() -> None:
         pilot.app.set_focus(None)
         await pilot.pause()
         assert (marked("reverse"), marked("underline")) == ([], [1])
+
+
+class RawApp(App[None]):
+    def compose(self) -> ComposeResult:
+        yield RawLines()
+
+
+async def test_a_place_that_was_gone_to_stays_on_the_cursor_s_line_at_any_width() -> None:
+    async with RawApp().run_test(size=(78, 10)) as pilot:
+        raw = pilot.app.query_one(RawLines)
+        raw.put(b"hay " * 500 + b"needle")
+        await pilot.pause()
+        raw.go_to(2_000)
+        for width in (77, 60, 41, 78):
+            await pilot.resize_terminal(width, 10)
+            await pilot.pause()
+            assert raw.cursor == raw.line_of(2_000)
