@@ -208,11 +208,6 @@ async def test_the_cursor_is_to_be_seen_with_the_focus_and_without() -> None:
         assert (marked("reverse"), marked("underline")) == ([], [1])
 
 
-class RawApp(App[None]):
-    def compose(self) -> ComposeResult:
-        yield RawLines()
-
-
 async def test_a_place_that_was_gone_to_stays_on_the_cursor_s_line_at_any_width() -> None:
     async with RawApp().run_test(size=(78, 10)) as pilot:
         raw = pilot.app.query_one(RawLines)
