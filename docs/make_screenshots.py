@@ -37,7 +37,7 @@ _SMALL, _WIDE = (80, 24), (200, 50)
 _GYMTAP = str(Path(sys.executable).with_name("gymtap"))
 _READ = "✗ [0-9,]+ failed"
 _DIAGNOSED = r" (data_schema|config|verifier_runtime|model_serving|infra|throughput_resources) "
-_LIMIT_S = 40.0
+_LIMIT_S = 20.0
 
 
 @dataclass(frozen=True)
@@ -185,7 +185,7 @@ def _terminal(capture: Path, size: tuple[int, int], views: tuple[View, ...], kee
             except TimeoutError as pattern:
                 _left_out(view, pattern)
             else:
-                screen.settle()
+                screen.settle(1.5)
                 coloured = screen.text(coloured=True)
                 keep(f"{view.name}-{place}.ansi", coloured)
                 if size == _SMALL:
@@ -207,7 +207,7 @@ def _take(screen: TmuxScreen, steps: tuple[str, ...]) -> None:
 def _home(screen: TmuxScreen) -> None:
     """Back to the overview, from however deep."""
     until = time.monotonic() + _LIMIT_S
-    while not ("top causes" in (seen := screen.settle(1.0)) and "All rows" in seen):
+    while not ("top causes" in (seen := screen.settle(0.5)) and "All rows" in seen):
         if time.monotonic() > until:
             raise TimeoutError(f"no way back to the overview from\n{seen}")
         screen.press("Escape")
