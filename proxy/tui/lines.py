@@ -114,6 +114,11 @@ class Lines(ScrollView, can_focus=True):
         """Keep it on a line."""
         return max(0, min(cursor, self.count() - 1))
 
+    def on_resize(self) -> None:
+        """The cursor stays in view."""
+        if self.has_focus:
+            self.show(self.cursor)
+
     def show(self, index: int) -> None:
         """Scroll as little as it takes to have that line in view."""
         top, height = int(self.scroll_offset.y), max(self.scrollable_content_region.height, 1)

@@ -218,3 +218,14 @@ async def test_a_place_that_was_gone_to_stays_on_the_cursor_s_line_at_any_width(
             await pilot.resize_terminal(width, 10)
             await pilot.pause()
             assert raw.cursor == raw.line_of(2_000)
+
+
+async def test_the_cursor_stays_in_view_when_there_is_less_room() -> None:
+    async with MillionApp().run_test(size=(80, 24)) as pilot:
+        lines = pilot.app.query_one(Million)
+        lines.focus()
+        await pilot.press("G")
+        await pilot.resize_terminal(80, 8)
+        await pilot.pause()
+        assert lines.cursor == 999_999
+        assert int(lines.scroll_offset.y) + lines.scrollable_content_region.height > lines.cursor
