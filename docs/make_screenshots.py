@@ -55,7 +55,7 @@ def _view(name: str, shows: str, *steps: str) -> View:
 
 _ROWS = ("l", r"~([0-9,]+) of \1 rows")
 _FIRST_FAILED = (*_ROWS, "n")
-_ROOT_CAUSE = ("Enter", "~[0-9] of [0-9,]+ rows", "R", "~400 Bad Request")
+_ROOT_CAUSE = (*_ROWS, "f", "~filter, as in", "=~grammar", "Enter", "~rows +filter .*grammar", "R", "~400 Bad Request")
 _GOOD_ANSWER = (*_ROWS, "Enter", "~└ *✓ provider|└─✓ provider", "G", "k", "Enter", "~200 OK", "~choices")
 _STREAM = (*_ROWS, "f", "~filter, as in", "=agent:travel reward>0 failed=0", "Enter", "~rows +filter .*failed=0")
 _STREAM += ("Enter", "~tool /describe_city", *"jjjjjjj", "Enter", "~200 OK")
