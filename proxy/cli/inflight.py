@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from gymtap.proxy.core.in_flight import Alarm, Wait
     from gymtap.proxy.store import Capture
 
-LATEST = 3_000
-"""How many of the latest exchanges are looked at for retries."""
 _SHOWN = 40
 _WATCH_S = 2.0
 
@@ -49,13 +47,12 @@ def _inflight(
 def _look(capture: "Capture", name: str | None, quiet_ms: float, as_json: bool) -> bool:
     """Look once and show it; whether there is an alarm. `name` is what a person called the capture by."""
     from gymtap.proxy.core.in_flight import alarms, waits  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.store.lately import lately  # noqa: PLC0415 - quick `--help`
 
-    now_ns, live = time.time_ns(), capture.live()
-    recent = capture.latest(LATEST)
-    opened = capture.open_exchanges() if live else _left_open(recent)
-    end_ns = now_ns if live else max((one.started_ns for one in recent), default=now_ns)
-    waiting = waits(opened, recent, end_ns)
-    found = alarms(opened, recent, end_ns, quiet_ms=quiet_ms)
+    now_ns = time.time_ns()
+    live, opened, recent, at_ns = lately(capture, now_ns)
+    waiting = waits(opened, recent, at_ns)
+    found = alarms(opened, recent, at_ns, quiet_ms=quiet_ms)
     if as_json:
         screen.write_json(_document(capture, live, waiting, found, now_ns))
     else:
@@ -63,11 +60,6 @@ def _look(capture: "Capture", name: str | None, quiet_ms: float, as_json: bool) 
         if found:
             screen.hint(f"show {found[0].exchange}", name)
     return bool(found) and live
-
-
-def _left_open(recent: list[Any]) -> list[Any]:
-    """What was open when the tap ended."""
-    return [one for one in recent if one.error is not None and one.error.kind == "tap_stopped"]
 
 
 def _document(

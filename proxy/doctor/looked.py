@@ -13,13 +13,12 @@ from gymtap.proxy.doctor.logs import Logs, read_logs
 from gymtap.proxy.doctor.run_files import Inputs, Rows, RunFiles, beside, read_inputs, read_rows
 from gymtap.proxy.doctor.stale import Comparison, compare
 from gymtap.proxy.store import Capture
+from gymtap.proxy.store.lately import lately
 from gymtap.schemas import CaptureInfo, ServerContract
 
 if TYPE_CHECKING:
     from gymtap.proxy.doctor.live import Live
 
-LATEST = 3_000
-"""How many of a capture's latest exchanges are looked at for alarms."""
 EVERY_ROW = 2_000
 """In a capture with no more rows than this, rows that ended well are looked into as well."""
 
@@ -136,17 +135,16 @@ def _captured(capture: Capture, now_ns: int) -> Captured:
     ]
     label = found[0].rows[0] if found else None
     row = next((row for row in capture.rows() if row.key.label == label), None) if label else None
-    exchanges = row_material(capture, row, now_ns=now_ns).exchanges if row else _alarming(capture, info.live, now_ns)
+    exchanges = row_material(capture, row, now_ns=now_ns).exchanges if row else _alarming(capture, now_ns)
     contracts = [(contract, capture.document(contract)) for contract in capture.contracts()]
     known = tuple((contract, document) for contract, document in contracts if document is not None)
     return Captured(info, tuple(found), exchanges, label, known)
 
 
-def _alarming(capture: Capture, live: bool, now_ns: int) -> tuple[Seen, ...]:
+def _alarming(capture: Capture, now_ns: int) -> tuple[Seen, ...]:
     """What the first alarm's server was asked: a run that never ends has no failed row, and is not healthy."""
-    recent = capture.latest(LATEST)
-    end_ns = now_ns if live else max((one.started_ns for one in recent), default=now_ns)
-    told = alarms(capture.open_exchanges() if live else [], recent, end_ns)
+    live, opened, recent, at_ns = lately(capture, now_ns)
+    told = alarms(opened if live else [], recent, at_ns)
     if not told:
         return ()
     asked = [one for one in recent if one.server == told[0].server]

@@ -15,9 +15,10 @@ from threading import Event
 from gymtap.proxy.core.errors import GymtapError
 from gymtap.proxy.core.in_flight import QUIET_MS, Alarm, alarms, waits
 from gymtap.proxy.store import Capture, Identity, RowLine
+from gymtap.proxy.store.lately import lately
 from gymtap.proxy.store.listed import as_row, open_at
 from gymtap.proxy.tui.row_list import RowList
-from gymtap.schemas import Diagnosis, Exchange, Gap, Layer, RowState, TransportErrorKind
+from gymtap.schemas import Diagnosis, Exchange, Gap, Layer, RowState
 
 POLL_S = 0.25
 """How often a live capture is asked for changes."""
@@ -27,7 +28,6 @@ _FIRST_ROWS = 2_000
 _QUIET_S = 0.3  # after a key, the diagnoses wait so long: they would slow the next key down
 _TOLD_EVERY_S = 0.25
 _ALARMS_EVERY_S = 2.0
-_LATEST = 3_000  # exchanges that are looked at for alarms, as by `gymtap inflight`
 _HANGING_EVERY_S = 5.0
 _HANGING_SHARE = 20  # after a round of diagnoses of rows that hang, so many times its length passes before the next
 
@@ -106,7 +106,7 @@ class Feed:
         """How the run is now; alarms are looked for less often, for it takes longer."""
         pulse = _pulse(capture)
         if pulse.live != self.pulse.live or time.monotonic() - self._looked > _ALARMS_EVERY_S:
-            self._alarms = _look(capture, pulse)
+            self._alarms = _look(capture)
             self._looked = time.monotonic()
         self.pulse = replace(pulse, alarms=self._alarms.raised)
         self.rows.open_at = open_at(pulse.in_flight)
@@ -198,15 +198,11 @@ def _pulse(capture: Capture) -> Pulse:
     )
 
 
-def _look(capture: Capture, pulse: Pulse) -> Alarms:
+def _look(capture: Capture) -> Alarms:
     """What is wrong now, or was when the tap ended."""
-    recent = capture.latest(_LATEST)
-    opened = pulse.in_flight or [
-        one for one in recent if one.error and one.error.kind is TransportErrorKind.TAP_STOPPED
-    ]
-    now_ns = time.time_ns() if pulse.live else max((one.started_ns for one in recent), default=0)
-    raised = tuple(alarms(opened, recent, now_ns))
-    waiting = {wait.row for wait in waits(opened, recent, now_ns) if wait.row is not None and wait.age_ms >= QUIET_MS}
+    _, opened, recent, at_ns = lately(capture, time.time_ns())
+    raised = tuple(alarms(opened, recent, at_ns))
+    waiting = {wait.row for wait in waits(opened, recent, at_ns) if wait.row is not None and wait.age_ms >= QUIET_MS}
     return Alarms(raised, frozenset(waiting.union(*(alarm.rows for alarm in raised))))
 
 
