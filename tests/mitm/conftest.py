@@ -1,6 +1,7 @@
 """A tap with the second engine, real TLS upstreams on loopback, and a client that trusts the CA."""
 
 import asyncio
+import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -26,6 +27,20 @@ from gymtap.proxy.mitm.settings import MitmSettings
 from gymtap.proxy.store import Capture
 from gymtap.proxy.tap import Tap, TapSettings
 from gymtap.schemas import Exchange
+
+LISTENS = r"listening at (127\.0\.0\.1:\d+)"
+"""Where mitmdump says that it listens."""
+
+
+async def said_until(stream: asyncio.StreamReader | None, pattern: str) -> str:
+    """What a program said until the pattern was in it; fails with all of it where the program ends before."""
+    assert stream is not None
+    said = ""
+    while re.search(pattern, said) is None:
+        line = await stream.readline()
+        assert line, said
+        said += line.decode()
+    return said
 
 
 @dataclass

@@ -13,6 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.mitm.conftest import said_until
 
 from gymtap.proxy.store import Capture
 
@@ -31,12 +32,7 @@ async def test_up(upstream: Any, certificate: Any, tmp_path: Path, environ: dict
     child = await asyncio.create_subprocess_exec(
         *GYMTAP, *options, "--capture", str(tmp_path / "capture"), env=environ, stderr=subprocess.PIPE
     )
-    assert child.stderr is not None
-    said = ""
-    while "stop with Ctrl-C" not in said:
-        line = await child.stderr.readline()
-        assert line, said
-        said += line.decode()
+    said = await said_until(child.stderr, "stop with Ctrl-C")
     address, ca = re.search(r"listens at (\S+)", said), re.search(r"trust (\S+),", said)
     assert address
     assert ca

@@ -15,6 +15,7 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.mitm.conftest import LISTENS, said_until
 
 from gymtap.proxy.core.errors import GymtapError, ListenError, UsageError
 from gymtap.proxy.mitm.engine import MitmEngine
@@ -89,14 +90,9 @@ async def mitmdump(confdir: Path, *options: str) -> AsyncIterator[str]:
     child = await asyncio.create_subprocess_exec(
         *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=environ
     )
-    assert child.stdout is not None
-    log = ""
-    while (found := re.search(r"listening at (127\.0\.0\.1:\d+)", log)) is None:
-        line = await child.stdout.readline()
-        assert line, log
-        log += line.decode()
+    log = await said_until(child.stdout, LISTENS)
     try:
-        yield f"http://{found[1]}"
+        yield f"http://{re.findall(LISTENS, log)[0]}"
     finally:
         child.send_signal(signal.SIGINT)
         await child.communicate()
@@ -217,11 +213,7 @@ async def test_local(tmp_path: Path, confdir: Path, upstream: Any) -> None:
         stderr=subprocess.PIPE,
     )
     assert child.stderr is not None
-    said = ""
-    while "stop with Ctrl-C" not in said:
-        line = await child.stderr.readline()
-        assert line, said
-        said += line.decode()
+    await said_until(child.stderr, "stop with Ctrl-C")
     reading = asyncio.create_task(child.stderr.read())
     url = f"http://127.0.0.1:{upstream.plain_port}/echo"
     capture = Capture(tmp_path / "capture")

@@ -14,6 +14,7 @@ from typing import Any
 import httpx
 import pytest
 from aiohttp import web
+from tests.mitm.conftest import LISTENS, said_until
 
 from gymtap.proxy.diagnose.capture import diagnose_row
 from gymtap.proxy.store import Capture
@@ -81,13 +82,8 @@ async def test_a_stock_mitmdump_says_row_layer_and_cause(tmp_path: Path, confdir
     dump = await asyncio.create_subprocess_exec(
         *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=os.environ | {"PYTHONUNBUFFERED": "1"}
     )
-    assert dump.stdout is not None
-    log = ""
-    while (found := re.search(r"listening at (127\.0\.0\.1:\d+)", log)) is None:
-        line = await dump.stdout.readline()
-        assert line, log
-        log += line.decode()
-    agent["proxy"] = f"http://{found[1]}"
+    log = await said_until(dump.stdout, LISTENS)
+    agent["proxy"] = f"http://{re.findall(LISTENS, log)[0]}"
     async with httpx.AsyncClient(proxy=agent["proxy"], timeout=None) as http:
         answer = await http.post(f"http://127.0.0.1:{agent['port']}/run", json=RUN)
     dump.send_signal(signal.SIGINT)
@@ -118,12 +114,7 @@ async def test_a_capture_that_cannot_be_kept(tmp_path: Path, confdir: Path) -> N
     dump = await asyncio.create_subprocess_exec(
         *command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=os.environ | {"PYTHONUNBUFFERED": "1"}
     )
-    assert dump.stdout is not None
-    log = ""
-    while "gymtap records nothing" not in log:
-        line = await dump.stdout.readline()
-        assert line, log
-        log += line.decode()
+    log = await said_until(dump.stdout, "gymtap records nothing")
     dump.send_signal(signal.SIGINT)
     rest, _ = await dump.communicate()
     assert "Traceback" not in log + rest.decode()
