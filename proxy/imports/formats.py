@@ -41,7 +41,7 @@ def read(file: Path) -> Iterator[Recording]:
     try:
         reader = _reader(file)
     except OSError as error:
-        raise UsageError(f"{file}: {error.strerror or error}", "name files, not folders") from None
+        raise UsageError(f"{file}: {error.strerror or error}", "name files that can be read, not folders") from None
     return reader(file)
 
 
