@@ -8,11 +8,9 @@ import asyncio
 import dataclasses
 import gc
 import os
-import signal
 import sys
 import time
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from pathlib import Path
@@ -29,7 +27,7 @@ from textual.worker import Worker, WorkerState, get_current_worker
 from gymtap.proxy.core.errors import GymtapError
 from gymtap.proxy.store import Capture, RowLine
 from gymtap.proxy.store.notes import Note, Notes
-from gymtap.proxy.tui import outside
+from gymtap.proxy.tui import outside, told_to_end
 from gymtap.proxy.tui.byte_lines import Bytes
 from gymtap.proxy.tui.choice import Choice
 from gymtap.proxy.tui.content import Content
@@ -119,23 +117,20 @@ class GymtapTui(App[Path]):
 
     # Running
 
+    async def run_async(self, **named: Any) -> Path | None:
+        """Run until a person leaves, or a signal says so; the terminal is then as it was."""
+        with told_to_end.heeded(lambda status: self.exit(return_code=status)):
+            return await super().run_async(**named)
+
     def on_mount(self) -> None:
         """Show what there is while it is read."""
         sys.setswitchinterval(_SWITCH_S)  # the threads must not keep a key waiting
-        self._listen_to_signals()
         self.push_screen(Overview())
         self._read_rows()
         self._diagnose()
         self.set_interval(_BEAT_S, self._beat)
         if self.rows.notes.problem:
             self._tell_problem(self.rows.notes.problem)
-
-    def _listen_to_signals(self) -> None:
-        """Leave as with `Q` when told to end, so that the terminal is as it was; the status says by what."""
-        loop = asyncio.get_running_loop()
-        for number in (signal.SIGTERM, signal.SIGHUP):
-            with suppress(NotImplementedError, RuntimeError, ValueError):  # not on this platform, or in this thread
-                loop.add_signal_handler(number, partial(self.exit, return_code=128 + number))
 
     @property
     def crash(self) -> Exception | None:

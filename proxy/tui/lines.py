@@ -224,13 +224,12 @@ class TextLines(Lines):
 
     def _wrap(self) -> None:
         self._width = self.scrollable_content_region.width
-        if self._width > 0:
-            self._lines = [
-                (part, number)
-                for number, (paragraph, _) in enumerate(self._paragraphs)
-                for part in _wrapped(paragraph, self._width, self._hang, self.app.console)
-            ]
-            self.reload()
+        self._lines = [
+            (part, number)
+            for number, (paragraph, _) in enumerate(self._paragraphs if self._width > 0 else ())
+            for part in _wrapped(paragraph, self._width, self._hang, self.app.console)
+        ]
+        self.reload()
 
     def count(self) -> int:
         """How many lines there are."""

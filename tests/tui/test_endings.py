@@ -32,6 +32,10 @@ sys.exit(program.execute(["tui", sys.argv[1]]))
 """
 
 
+def _without_waiting(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_NONBLOCK | os.O_NOCTTY)
+
+
 class Terminal:
     """A pty with a command on it, and all that was written to it."""
 
@@ -54,6 +58,12 @@ class Terminal:
         while text not in self.written:
             assert time.monotonic() < until, f"{text!r} never came: {self.written[-2000:]!r}"
             self.read()
+
+    def fill(self) -> None:
+        """Leave no room for what the command writes, until it is read."""
+        with open(os.ttyname(self.slave), "wb", buffering=0, opener=_without_waiting) as writes:
+            while writes.write(b" " * 100):
+                pass
 
     def ended(self) -> int:
         until = time.monotonic() + LIMIT_S
@@ -95,6 +105,18 @@ def test_told_to_end_it_leaves_the_terminal_whole(
     terminal.process.send_signal(number)
     assert terminal.ended() == 128 + number
     _is_whole(terminal)
+
+
+def test_told_to_end_it_ends_though_nobody_reads_its_terminal(demo_capture: Path, terminals: list[Terminal]) -> None:
+    """The escape sequences by which it leaves are written, too; a dead connection would keep the process for ever."""
+    terminal = Terminal([sys.executable, "-m", "gymtap", "tui", str(demo_capture)])
+    terminals.append(terminal)
+    terminal.until(b"top causes")
+    terminal.fill()
+    os.write(terminal.master, b"l")
+    terminal.process.send_signal(signal.SIGTERM)
+    assert terminal.process.wait(LIMIT_S) == 128 + signal.SIGTERM
+    assert termios.tcgetattr(terminal.slave)[:4] == terminal.before[:4]
 
 
 def test_a_crash_is_one_line_on_a_whole_terminal(demo_capture: Path, terminals: list[Terminal]) -> None:

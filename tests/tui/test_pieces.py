@@ -14,7 +14,7 @@ from gymtap.proxy.store.search import row_hits
 from gymtap.proxy.tui.byte_lines import RawLines, find_bytes, line_starts
 from gymtap.proxy.tui.content import IN_MEMORY_BYTES, NOT_JSON, content
 from gymtap.proxy.tui.json_tree import JsonTree, escaped
-from gymtap.proxy.tui.lines import Lines
+from gymtap.proxy.tui.lines import Lines, TextLines
 from gymtap.proxy.tui.strip import columns, drawn
 from gymtap.proxy.tui.waterfall import branch_line, branches, span
 from gymtap.proxy.views.call_tree import call_tree
@@ -229,3 +229,24 @@ async def test_the_cursor_stays_in_view_when_there_is_less_room() -> None:
         await pilot.pause()
         assert lines.cursor == 999_999
         assert int(lines.scroll_offset.y) + lines.scrollable_content_region.height > lines.cursor
+
+
+class TextApp(App[None]):
+    def compose(self) -> ComposeResult:
+        yield TextLines()
+
+
+async def test_text_may_change_while_there_is_no_room_for_it() -> None:
+    async with TextApp().run_test(size=(20, 10)) as pilot:
+        lines = pilot.app.query_one(TextLines)
+        lines.put([(Text(f"paragraph {number}"), str(number)) for number in range(20)])
+        lines.focus()
+        await pilot.press("G")
+        await pilot.resize_terminal(1, 1)
+        await pilot.pause()
+        lines.put([(Text("the one that is left"), "another")])
+        await pilot.press("j", "G", "k", "enter")
+        await pilot.resize_terminal(20, 10)
+        await pilot.pause()
+        assert [lines.target(index) for index in range(lines.count())] == ["another"]
+        assert lines.cursor == 0
