@@ -60,8 +60,8 @@ class TmuxScreen:
         self._tmux("send-keys", "-t", "screen", "-l", text)
 
     def text(self, *, coloured: bool = False) -> str:
-        """What is on the screen, a line a row; `coloured` keeps the colours as ANSI sequences."""
-        return self._tmux("capture-pane", "-p", "-t", "screen", *(["-e"] if coloured else []))
+        """What is on the screen, a line a row; `coloured` keeps the colours as ANSI sequences, to the end of each."""
+        return self._tmux("capture-pane", "-p", "-t", "screen", *(["-e", "-N"] if coloured else []))
 
     def wait(self, *patterns: str, limit_s: float = _LIMIT_S) -> str:
         """The screen, as soon as each pattern is found on it. Raises TimeoutError with the screen where one is not."""

@@ -93,8 +93,9 @@ class Lines(ScrollView, can_focus=True):
         return Strip(segments).adjust_cell_length(width, style)
 
     def cursor_line(self, text: Text) -> Text:
-        """The cursor's line where the list has the focus: its own colours would be hard to read, reversed."""
-        return Text.assemble((text.plain, "reverse"), no_wrap=True)
+        """The cursor's line where the list has the focus, a bar: its own colours would be hard to read, reversed."""
+        rest = self.scrollable_content_region.width - text.cell_len
+        return Text.assemble((text.plain + " " * rest, "reverse"), no_wrap=True)
 
     def _cursor_style(self, index: int) -> Style:
         """The cursor's line is reversed where the list has the focus, and underlined elsewhere."""

@@ -203,6 +203,7 @@ async def test_the_cursor_is_to_be_seen_with_the_focus_and_without() -> None:
         await pilot.press("j")
         await pilot.pause()
         assert (marked("reverse"), marked("underline")) == ([1], [])
+        assert all(part.style and part.style.reverse for part in lines.render_line(1)), "a bar, not the text alone"
         pilot.app.set_focus(None)
         await pilot.pause()
         assert (marked("reverse"), marked("underline")) == ([], [1])
