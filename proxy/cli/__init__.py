@@ -1,12 +1,12 @@
-"""The command line: one face of the core; every command has `--json`."""
+"""The command line: one face of the core. Importing it loads nothing: a command loads what it needs when it runs."""
 
 
 def main() -> None:
     """Run the `gymtap` command and exit with its status."""
-    import sys  # noqa: PLC0415 - importing gymtap.proxy.cli loads nothing
+    import sys
 
     try:
-        from gymtap.proxy.cli.program import execute  # noqa: PLC0415 - the same
+        from gymtap.proxy.cli.program import execute
 
         sys.exit(execute(sys.argv[1:]))
     except KeyboardInterrupt:  # while it was still loading

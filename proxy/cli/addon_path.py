@@ -10,7 +10,7 @@ def register(app: typer.Typer) -> None:
 
 def _addon_path() -> None:
     """Print the path of the mitmproxy script, as in: mitmweb -s $(gymtap addon-path)."""
-    from importlib.util import find_spec  # noqa: PLC0415 - quick `--help`
+    from importlib.util import find_spec
 
     found = find_spec("gymtap.proxy.mitm")
     assert found is not None

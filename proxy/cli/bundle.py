@@ -26,10 +26,10 @@ def _bundle(
     as_json: JsonOption = False,
 ) -> None:
     """Write one row's exchanges to one small redacted file, and say what is in it."""
-    from gymtap.proxy.cli.choose import open_capture, parse_row  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.diagnose.capture import sibling  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.replay.bundle import contents, make  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.choose import open_capture, parse_row
+    from gymtap.proxy.core.errors import UsageError
+    from gymtap.proxy.diagnose.capture import sibling
+    from gymtap.proxy.replay.bundle import contents, make
 
     if output is None:
         said = contents(Path(row)) if Path(row).is_file() else None
@@ -44,7 +44,7 @@ def _bundle(
 
 
 def _tell(said: "Contents", file: Path, *, as_json: bool) -> None:
-    from gymtap.proxy.views.words import counted, size  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.views.words import counted, size
 
     if as_json:
         screen.write_json({"file": str(file), "size_bytes": file.stat().st_size, **said.model_dump(mode="json")})

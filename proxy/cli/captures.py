@@ -20,7 +20,7 @@ def _captures(
     as_json: JsonOption = False,
 ) -> None:
     """List captures, newest first."""
-    from gymtap.proxy.store import captures, captures_root  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.store import captures, captures_root
 
     root = captures_root() / "replays" if replays else captures_root()
     infos = list(captures(root))
@@ -31,7 +31,7 @@ def _captures(
         screen.note(f"no captures in {root}")
         screen.note("  begin one with `gymtap run -- <gym command>`, or see one with `gymtap demo`")
         return
-    from gymtap.proxy.views.rows_view import captures_table  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.views.rows_view import captures_table
 
     screen.out().print(captures_table(infos, time.time_ns()))
     screen.note(f"in {root}")

@@ -39,10 +39,10 @@ def _causes(
     Rows that ended well are looked into where an exchange in them failed, a check found an error, or no reward was
     given.
     """
-    from gymtap.proxy.cli.choose import open_capture  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.core.filter import parse  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.diagnose.capture import causes  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.diagnose.listing import listed_rows  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.choose import open_capture
+    from gymtap.proxy.core.filter import parse
+    from gymtap.proxy.diagnose.capture import causes
+    from gymtap.proxy.diagnose.listing import listed_rows
 
     passes = parse(wanted)
     opened = open_capture(capture)
@@ -74,10 +74,10 @@ def _document(cause: "Cause") -> dict[str, Any]:
 
 
 def _show(cause: "Cause") -> None:
-    from rich.text import Text  # noqa: PLC0415 - only where it is drawn
+    from rich.text import Text
 
-    from gymtap.proxy.views.plain import one_line  # noqa: PLC0415 - only where it is drawn
-    from gymtap.proxy.views.words import counted  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.views.plain import one_line
+    from gymtap.proxy.views.words import counted
 
     layer = str(cause.example.layer)
     more = ", …" if len(cause.rows) > _ROWS_NAMED else ""

@@ -58,9 +58,9 @@ def _tools(
     as_json: JsonOption = False,
 ) -> None:
     """Check every distinct tool and tool list: structure, JSON Schema, and vLLM's grammar verdict."""
-    from gymtap.proxy.check.tool_check import ToolCheck  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.check.vllm_rules import Backend  # noqa: PLC0415
-    from gymtap.proxy.cli.captured_requests import requests_of  # noqa: PLC0415
+    from gymtap.proxy.check.tool_check import ToolCheck
+    from gymtap.proxy.check.vllm_rules import Backend
+    from gymtap.proxy.cli.captured_requests import requests_of
 
     _among("--backend", backend, _BACKENDS)
     _about_version(vllm)
@@ -82,8 +82,8 @@ def _tools(
 
 def _add_routing(report: "ToolReport", source: Path) -> None:
     """Of a capture, also what its tools miss at its servers, and what its models' calls went into."""
-    from gymtap.proxy.contracts.captured import routing  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.store import Capture, is_capture  # noqa: PLC0415
+    from gymtap.proxy.contracts.captured import routing
+    from gymtap.proxy.store import Capture, is_capture
 
     if is_capture(source):
         capture = Capture(source)
@@ -120,8 +120,8 @@ def _rows(
     as_json: JsonOption = False,
 ) -> None:
     """Check rows: JSON, shape, identities, tools, and the request model of the server they will meet."""
-    from gymtap.proxy.check.row_check import Against  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.cli.captured_requests import save_contract  # noqa: PLC0415
+    from gymtap.proxy.check.row_check import Against
+    from gymtap.proxy.cli.captured_requests import save_contract
 
     named = [option for option in (server, openapi, capture, model, server_dir) if option is not None]
     if len(named) > 1:
@@ -153,10 +153,10 @@ class _File:
 
 def _files(source: Path, against: "Against", folder: Path, *, failed: bool) -> list[_File]:
     """The file itself, or the rows of a capture: each against what the capture knows of its server, if nothing else."""
-    from gymtap.proxy.check.row_check import Against  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.cli.captured_requests import save_contract  # noqa: PLC0415
-    from gymtap.proxy.contracts.rows import captured_rows  # noqa: PLC0415
-    from gymtap.proxy.store import Capture, is_capture  # noqa: PLC0415
+    from gymtap.proxy.check.row_check import Against
+    from gymtap.proxy.cli.captured_requests import save_contract
+    from gymtap.proxy.contracts.rows import captured_rows
+    from gymtap.proxy.store import Capture, is_capture
 
     if not is_capture(source):
         return [_File(source, against, str(source))]
@@ -187,10 +187,10 @@ def _report_json(report: "RowReport", labels: Sequence[str]) -> dict[str, Any]:
 
 
 def _checked(file: _File, jobs: int | None, *, quiet: bool) -> "RowReport":
-    from rich.console import Console  # noqa: PLC0415 - quick `--help`
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn  # noqa: PLC0415 - quick `--help`
+    from rich.console import Console
+    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
 
-    from gymtap.proxy.check.row_check import check_rows  # noqa: PLC0415
+    from gymtap.proxy.check.row_check import check_rows
 
     console = Console(stderr=True)
     size = file.path.stat().st_size if file.path.is_file() else 0
@@ -223,7 +223,7 @@ def _among(option: str, value: str, known: Sequence[str]) -> None:
 
 
 def _routes(path: str) -> "tuple[Route, ...] | None":
-    from gymtap.proxy.check.vllm_rules import Route  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.check.vllm_rules import Route
 
     _among("--path", path, _ROUTES)
     if path == "auto":
@@ -232,14 +232,14 @@ def _routes(path: str) -> "tuple[Route, ...] | None":
 
 
 def _about_version(wanted: str) -> None:
-    from gymtap.proxy.check.vllm_rules import RULES_VERSION, about_release  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.check.vllm_rules import RULES_VERSION, about_release
 
     if (differs := about_release(wanted)) is not None:
         screen.note(f"! the rules are those of vLLM {RULES_VERSION}; {differs}")
 
 
 def _engines(python: str | None) -> "Engines":
-    from gymtap.proxy.check.engines import Engines  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.check.engines import Engines
 
     return Engines(python=python)
 
@@ -276,7 +276,7 @@ def _install(
     version: Annotated[str, typer.Argument(metavar="VLLM", help="The vLLM release whose engines to get.")] = "0.32",
 ) -> None:
     """Install the engines of a vLLM release, without torch, apart from this environment."""
-    from gymtap.proxy.check.engines import install  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.check.engines import install
 
     screen.note(f"the engines of vLLM {version} are in {install(version)}")
     _show()

@@ -26,12 +26,12 @@ def _demo(
     as_json: JsonOption = False,
 ) -> None:
     """See it work without Gym: twenty rows, some of which fail."""
-    import asyncio  # noqa: PLC0415 - quick `--help`
+    import asyncio
 
-    from gymtap.proxy.cli.choose import tell_gaps  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.demo.play import play  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.store import Capture  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.tap import GAPS_EXIT_CODE, new_event_loop  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.choose import tell_gaps
+    from gymtap.proxy.demo.play import play
+    from gymtap.proxy.store import Capture
+    from gymtap.proxy.tap import GAPS_EXIT_CODE, new_event_loop
 
     screen.note("twenty rows through a miniature of Gym, a tap at every boundary …")
     with asyncio.Runner(loop_factory=new_event_loop) as runner:
@@ -48,9 +48,9 @@ def _demo(
 
 def _tour(capture: "Capture") -> None:
     """Rows, one call tree, one failing exchange, and what to type next."""
-    from gymtap.proxy.cli.rows import show_rows  # noqa: PLC0415 - only where it is drawn
-    from gymtap.proxy.cli.show import show_exchange  # noqa: PLC0415 - only where it is drawn
-    from gymtap.proxy.cli.tree import see, show_tree  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.cli.rows import show_rows
+    from gymtap.proxy.cli.show import show_exchange
+    from gymtap.proxy.cli.tree import see, show_tree
 
     out = screen.out()
     _typed(out, "gymtap rows")

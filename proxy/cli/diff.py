@@ -39,8 +39,8 @@ def _diff(
 
     The original is what a replay has replayed, else the earlier attempt at the same call or row.
     """
-    from gymtap.proxy.cli.choose import open_capture  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.replay.sides import compare, compare_rows, reward_of  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.choose import open_capture
+    from gymtap.proxy.replay.sides import compare, compare_rows, reward_of
 
     first = open_capture(capture)
     sides = _sides(first, before, after, open_capture(other) if other is not None else first)
@@ -60,9 +60,9 @@ def _diff(
 
 def _sides(capture: "Capture", before: str, after: str | None, other: "Capture") -> "tuple[Place, Place]":
     """What is compared; the original first, where only one is named. Raises UsageError."""
-    from gymtap.proxy.cli.choose import is_exchange_id, parse_row  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.replay.original import Place, original  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.choose import is_exchange_id, parse_row
+    from gymtap.proxy.core.errors import UsageError
+    from gymtap.proxy.replay.original import Place, original
 
     def what(name: str) -> "RowKey | str":
         return name if is_exchange_id(name) else parse_row(name)
@@ -79,8 +79,8 @@ def _sides(capture: "Capture", before: str, after: str | None, other: "Capture")
 
 
 def _hop(pair: "Pair") -> dict[str, Any]:
-    from gymtap.proxy.cli.replay_view import place  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.replay.sides import status  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.replay_view import place
+    from gymtap.proxy.replay.sides import status
 
     sides = {"before": pair.before, "after": pair.after}
     return {
@@ -96,9 +96,9 @@ def _hop(pair: "Pair") -> dict[str, Any]:
 
 
 def _draw(pairs: "Sequence[Pair]", rewards: "Sequence[float | None]") -> None:
-    from gymtap.proxy.replay.sides import status  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.views.plain import one_line  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.views.words import call_name, counted, duration  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.replay.sides import status
+    from gymtap.proxy.views.plain import one_line
+    from gymtap.proxy.views.words import call_name, counted, duration
 
     out = screen.out()
     for pair in pairs:

@@ -47,10 +47,10 @@ def _doctor(
     as_json: JsonOption = False,
 ) -> None:
     """Walk the debug order, step by step, over whatever is given; never change anything."""
-    from gymtap.proxy.cli.choose import open_capture  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415
-    from gymtap.proxy.doctor.looked import Given  # noqa: PLC0415
-    from gymtap.proxy.doctor.walk import examine  # noqa: PLC0415
+    from gymtap.proxy.cli.choose import open_capture
+    from gymtap.proxy.core.errors import UsageError
+    from gymtap.proxy.doctor.looked import Given
+    from gymtap.proxy.doctor.walk import examine
 
     alone = not any((output, log, source, gym, provider, config))
     if source is not None and not source.is_file():
@@ -75,8 +75,8 @@ def _doctor(
 
 def _draw(report: "Report", capture: str | None) -> None:
     """The steps, then the diagnosis; what was looked at is said on stderr."""
-    from gymtap.proxy.cli.why import show_diagnosis  # noqa: PLC0415 - only where it is drawn
-    from gymtap.proxy.views.report_view import step_lines  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.cli.why import show_diagnosis
+    from gymtap.proxy.views.report_view import step_lines
 
     screen.note(f"looked at {', '.join(report.given)}")
     out = screen.out()

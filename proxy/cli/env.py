@@ -28,13 +28,13 @@ def _env(  # noqa: PLR0917 - typer calls it by name
     as_json: JsonOption = False,
 ) -> None:
     """Print export lines for a launcher that cannot be wrapped: a Slurm script, a Ray runtime_env."""
-    import os  # noqa: PLC0415 - quick `--help`
+    import os
 
-    from gymtap.proxy.cli.screen import write_json  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.store import resolve  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.wiring.environment import Parts, wiring_variables  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.wiring.standing import read_control  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.screen import write_json
+    from gymtap.proxy.core.errors import UsageError
+    from gymtap.proxy.store import resolve
+    from gymtap.proxy.wiring.environment import Parts, wiring_variables
+    from gymtap.proxy.wiring.standing import read_control
 
     if control is None:
         address = read_control(resolve(capture))

@@ -43,12 +43,12 @@ def _export(
     wanted: FilterOption = "",
 ) -> None:
     """Write exchanges or rows as HAR, JSON lines, .mitm, Parquet, or one exchange as curl or Python."""
-    from gymtap.proxy.cli.choose import open_capture, parse_row  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.core.filter import parse  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.export import Chosen, Wanted  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.export.write import write  # noqa: PLC0415 - quick `--help`
-    from gymtap.schemas import Call, ServerKind  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.choose import open_capture, parse_row
+    from gymtap.proxy.core.errors import UsageError
+    from gymtap.proxy.core.filter import parse
+    from gymtap.proxy.export import Chosen, Wanted
+    from gymtap.proxy.export.write import write
+    from gymtap.schemas import Call, ServerKind
 
     ids = tuple(exchange or ())
     if to in OF_ONE and len(ids) != 1:
@@ -71,8 +71,8 @@ def _rows(capture: "Capture", key: "RowKey | None", passes: "Filter") -> "list[R
     """Those that pass; or the one that is named, if it does. Raises CaptureError where that is not there."""
     if not passes.tests:
         return [] if key is None else [capture.row(key)]
-    from gymtap.proxy.diagnose.listing import listed_rows  # noqa: PLC0415 - only where it is asked for
-    from gymtap.proxy.store.listed import as_row  # noqa: PLC0415 - only where it is asked for
+    from gymtap.proxy.diagnose.listing import listed_rows
+    from gymtap.proxy.store.listed import as_row
 
     found = [as_row(one.line) for one in listed_rows(capture, passes)]
     named = None if key is None else capture.row(key).key
@@ -85,7 +85,7 @@ def _failing(rows: "Iterable[Row]", *, failed: bool) -> "Iterator[Row]":
 
 def _one_of[T: StrEnum](kinds: type[T], text: str | None) -> T | None:
     """The one that is so called. Raises UsageError, with those that there are."""
-    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.core.errors import UsageError
 
     if text is None:
         return None
@@ -103,7 +103,7 @@ def _opened(output: Path | None) -> Iterator[BinaryIO]:
         yield sys.stdout.buffer
         sys.stdout.buffer.flush()
         return
-    from gymtap.proxy.export.write import whole  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.export.write import whole
 
     with whole(output) as out:
         yield out
@@ -111,7 +111,7 @@ def _opened(output: Path | None) -> Iterator[BinaryIO]:
 
 def _tell(chosen: "Chosen", to: Format, output: Path | None) -> None:
     """On stderr: how much was written, and what of it was not whole."""
-    from gymtap.proxy.views.words import counted  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.views.words import counted
 
     if chosen.incomplete:
         screen.note(f"! {counted(len(chosen.incomplete), 'exchange')} not whole in the capture, and so not here:")

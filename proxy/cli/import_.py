@@ -26,12 +26,12 @@ def _import(
     as_json: JsonOption = False,
 ) -> None:
     """Read exchanges from elsewhere: HAR, .mitm, our JSON lines, Gym's *.capture.jsonl, recorded lists."""
-    import time  # noqa: PLC0415 - quick `--help`
+    import time
 
-    from gymtap.proxy.imports import import_files  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.store import Capture, captures_root, fresh  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.tap import GAPS_EXIT_CODE  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.views.words import counted  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.imports import import_files
+    from gymtap.proxy.store import Capture, captures_root, fresh
+    from gymtap.proxy.tap import GAPS_EXIT_CODE
+    from gymtap.proxy.views.words import counted
 
     done = import_files(files, capture or fresh(captures_root(), time.time_ns()))
     info = Capture(done.path).info()

@@ -34,7 +34,7 @@ def _inflight(
     as_json: JsonOption = False,
 ) -> None:
     """Show what is open now and which rows wait on it, with alarms: a wedge, a retry storm, a dead upstream."""
-    from gymtap.proxy.cli.choose import open_capture  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.choose import open_capture
 
     opened = open_capture(capture)
     alarmed = _look(opened, capture, quiet * 1_000, as_json)
@@ -46,8 +46,8 @@ def _inflight(
 
 def _look(capture: "Capture", name: str | None, quiet_ms: float, as_json: bool) -> bool:
     """Look once and show it; whether there is an alarm. `name` is what a person called the capture by."""
-    from gymtap.proxy.core.in_flight import alarms, waits  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.store.lately import lately  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.core.in_flight import alarms, waits
+    from gymtap.proxy.store.lately import lately
 
     now_ns = time.time_ns()
     live, opened, recent, at_ns = lately(capture, now_ns)
@@ -94,10 +94,10 @@ def _alarm_document(alarm: "Alarm") -> dict[str, Any]:
 
 
 def _draw(live: bool, waiting: "list[Wait]", found: "list[Alarm]") -> None:
-    from rich.text import Text  # noqa: PLC0415 - only where it is drawn
+    from rich.text import Text
 
-    from gymtap.proxy.views.plain import one_line  # noqa: PLC0415 - only where it is drawn
-    from gymtap.proxy.views.words import counted, duration  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.views.plain import one_line
+    from gymtap.proxy.views.words import counted, duration
 
     out = screen.out()
     for alarm in found:

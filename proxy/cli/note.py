@@ -28,9 +28,9 @@ def _note(
     as_json: JsonOption = False,
 ) -> None:
     """Show, or set, marks and comments on rows and exchanges; they are kept beside what was captured."""
-    from gymtap.proxy.cli.choose import open_capture  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.store.notes import Notes  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.choose import open_capture
+    from gymtap.proxy.core.errors import UsageError
+    from gymtap.proxy.store.notes import Notes
 
     opened = open_capture(capture)
     notes = Notes(opened.path)
@@ -47,7 +47,7 @@ def _note(
 
 
 def _put(capture: "Capture", notes: "Notes", name: str, mark: bool | None, comment: str | None) -> None:
-    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.core.errors import UsageError
 
     noted, is_exchange = _named(capture, name)
     old = notes.of_exchange(noted) if is_exchange else notes.of(noted)
@@ -66,8 +66,8 @@ def _put(capture: "Capture", notes: "Notes", name: str, mark: bool | None, comme
 
 def _named(capture: "Capture", name: str) -> tuple[str, bool]:
     """As notes name it, and whether it is an exchange. Raises CaptureError where it is not there."""
-    from gymtap.proxy.cli.choose import is_exchange_id, parse_row  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.store.listed import named  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.choose import is_exchange_id, parse_row
+    from gymtap.proxy.store.listed import named
 
     if is_exchange_id(name):
         return capture.exchange(name).id, True
@@ -83,7 +83,7 @@ def _document(capture: "Capture", notes: "Notes", name: str | None) -> dict[str,
 
 
 def _show(document: dict[str, Any]) -> None:
-    from gymtap.proxy.views.plain import one_line  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.views.plain import one_line
 
     lines = [(name, note) for of_kind in document.values() for name, note in of_kind.items()]
     for name, note in lines:

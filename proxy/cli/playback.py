@@ -33,7 +33,7 @@ def _playback(
     as_json: JsonOption = False,
 ) -> None:
     """Answer provider calls from a capture, for a run without a model. Ctrl-C ends it."""
-    from gymtap.proxy.cli.playback_command import Asked, run  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.playback_command import Asked, run
 
     asked = Asked(capture, listen, stub, loose, miss is Misses.PASS_ON, endpoint, as_json)
     raise typer.Exit(run(asked))

@@ -45,7 +45,7 @@ def _preflight(
     as_json: JsonOption = False,
 ) -> None:
     """Ask a live endpoint about every distinct tool list of a dataset, as Gym would, for one token each."""
-    import asyncio  # noqa: PLC0415 - quick `--help`
+    import asyncio
 
     key = _key(api_key_env)
     report = asyncio.run(_sweep(sources, endpoint, model, key, concurrency, timeout_s, no_grammar))
@@ -75,14 +75,14 @@ async def _sweep(  # noqa: PLR0917  # the command's options
     timeout_s: float,
     no_grammar: bool,
 ) -> "LiveReport":
-    from contextlib import nullcontext  # noqa: PLC0415 - quick `--help`
-    from itertools import chain  # noqa: PLC0415
+    from contextlib import nullcontext
+    from itertools import chain
 
-    from gymtap.proxy.check.engines import Engines  # noqa: PLC0415
-    from gymtap.proxy.cli.captured_requests import requests_of  # noqa: PLC0415
-    from gymtap.proxy.preflight.endpoint import Endpoint  # noqa: PLC0415
-    from gymtap.proxy.preflight.plan import plan  # noqa: PLC0415
-    from gymtap.proxy.preflight.sweep import sweep  # noqa: PLC0415
+    from gymtap.proxy.check.engines import Engines
+    from gymtap.proxy.cli.captured_requests import requests_of
+    from gymtap.proxy.preflight.endpoint import Endpoint
+    from gymtap.proxy.preflight.plan import plan
+    from gymtap.proxy.preflight.sweep import sweep
 
     async with Endpoint(url, api_key=key, timeout_s=timeout_s) as endpoint:
         served = await endpoint.models()
@@ -94,7 +94,7 @@ async def _sweep(  # noqa: PLR0917  # the command's options
 
 @contextmanager
 def _bar(total: int) -> "Iterator[Callable[[], None]]":
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn  # noqa: PLC0415 - as above
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
 
     console = screen.err()
     columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
@@ -128,9 +128,9 @@ def _draw(report: "LiveReport") -> None:
 
 
 def _draw_finding(found: "Finding", result: "Result | None") -> None:
-    from rich.text import Text  # noqa: PLC0415 - only where it is drawn
+    from rich.text import Text
 
-    from gymtap.proxy.views.plain import printable  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.views.plain import printable
 
     out: Any = screen.out()
     style = {"error": "bold red", "warning": "yellow", "note": "dim"}[found.severity]

@@ -124,7 +124,7 @@ def _first_paragraph(command: Callable[..., object] | None) -> str:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version  # noqa: PLC0415 - slow, and only needed here
+        from importlib.metadata import version
 
         typer.echo(f"gymtap {version('gymtap')}")
         raise typer.Exit

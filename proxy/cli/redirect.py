@@ -31,12 +31,12 @@ def _redirect(
     ] = False,
 ) -> None:
     """Send the ports of a Gym that runs already through a tap (Linux, root); no rule outlives it."""
-    import asyncio  # noqa: PLC0415 - quick `--help`
+    import asyncio
 
-    from gymtap.proxy.cli.screen import note  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.tap import TapSettings  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.wiring import redirect  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.screen import note
+    from gymtap.proxy.core.errors import UsageError
+    from gymtap.proxy.tap import TapSettings
+    from gymtap.proxy.wiring import redirect
 
     if clean:
         redirect.check_system()

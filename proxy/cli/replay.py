@@ -70,8 +70,8 @@ def _replay(
     as_json: JsonOption = False,
 ) -> None:
     """Send a row, or a part of it, again, and say whether it does the same."""
-    from gymtap.proxy.cli.replay_command import Asked, run  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.replay.options import Options  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.replay_command import Asked, run
+    from gymtap.proxy.replay.options import Options
 
     options = Options(
         start=start,

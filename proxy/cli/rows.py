@@ -69,8 +69,8 @@ def _rows(
     as_json: JsonOption = False,
 ) -> None:
     """List the rows of a capture and how each went."""
-    from gymtap.proxy.cli.choose import open_capture  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.core.filter import parse  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.choose import open_capture
+    from gymtap.proxy.core.filter import parse
 
     passes = parse(wanted)
     opened = open_capture(capture)
@@ -99,10 +99,10 @@ def _rows(
 def _passing(capture: "Capture", passes: "Filter", *, diagnosed: bool) -> "list[Listed]":
     """The rows that pass; diagnoses are made only where they are asked for."""
     if diagnosed:
-        from gymtap.proxy.diagnose.listing import listed_rows  # noqa: PLC0415 - only where it is asked for
+        from gymtap.proxy.diagnose.listing import listed_rows
 
         return listed_rows(capture, passes)
-    from gymtap.proxy.store.listed import listed  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.store.listed import listed
 
     return [row for row in listed(capture) if passes(row)]
 
@@ -117,7 +117,7 @@ class _Found:
 
 
 def _found(capture: "Capture", rows: "Sequence[Listed]", search: str | None, agent: str | None) -> list[_Found]:
-    from gymtap.proxy.store.search import row_hits  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.store.search import row_hits
 
     names = _names([row.line.key for row in rows], agent)
     if search is None:
@@ -138,8 +138,8 @@ def _names(keys: "list[RowKey]", agent: str | None) -> "dict[RowKey, str]":
 
 
 def _document(capture: "Capture", found: list[_Found]) -> dict[str, Any]:
-    from gymtap.proxy.store.listed import as_row  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.views.answers import row_message  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.store.listed import as_row
+    from gymtap.proxy.views.answers import row_message
 
     findings = capture.error_findings()
     rows = [(one, as_row(one.row.line)) for one in found]
@@ -165,7 +165,7 @@ def _document(capture: "Capture", found: list[_Found]) -> dict[str, Any]:
 
 def _draw(capture: "Capture", found: list[_Found]) -> None:
     """What was noted and what was searched for stand before the message."""
-    from gymtap.proxy.store.listed import as_row  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.store.listed import as_row
 
     said = {one.row.line.key: _said(one) for one in found}
     show_rows(screen.out(), capture, [as_row(one.row.line) for one in found], lambda row: said[row.key])
@@ -182,8 +182,8 @@ def show_rows(
     out: "Console", capture: "Capture", rows: "list[Row]", before: "Callable[[Row], str]" = lambda _: ""
 ) -> None:
     """Draw rows, each with the innermost message of its failure, and `before` that; their sum goes to stderr."""
-    from gymtap.proxy.views.answers import row_message  # noqa: PLC0415 - only where it is drawn
-    from gymtap.proxy.views.rows_view import rows_summary, rows_table  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.views.answers import row_message
+    from gymtap.proxy.views.rows_view import rows_summary, rows_table
 
     told = [
         row.model_copy(update={"error": " ".join(filter(None, (before(row), row_message(capture, row)))) or None})
@@ -196,7 +196,7 @@ def show_rows(
 
 def _ordered(rows: "Sequence[Listed]", sort: Sort, *, reverse: bool) -> "list[Listed]":
     """In the asked order; equals stay in the order in which they began."""
-    from gymtap.proxy.store.listed import SORT_KEYS, Order  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.store.listed import SORT_KEYS, Order
 
     by = Order.HOPS if sort is Sort.CALLS else Order(sort)
     found = sorted(rows, key=SORT_KEYS[by])

@@ -32,18 +32,18 @@ def _run(  # noqa: PLR0917 - typer calls it by name
 ) -> None:
     """Run a command with a tap at every boundary; the exit status is the command's."""
     if tui:
-        import sys  # noqa: PLC0415 - quick `--help`
+        import sys
 
-        from gymtap.proxy.cli.run_tui import run_in_tui  # noqa: PLC0415 - quick `--help`
+        from gymtap.proxy.cli.run_tui import run_in_tui
 
         raise typer.Exit(run_in_tui(sys.argv[1:], capture))
-    import asyncio  # noqa: PLC0415 - quick `--help`
+    import asyncio
 
-    from gymtap.proxy.cli.screen import note  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.mitm.settings import MitmSettings  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.tap import TapSettings, new_event_loop  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.wiring.environment import Parts  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.wiring.wrap import Wrapping, wrap  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.screen import note
+    from gymtap.proxy.mitm.settings import MitmSettings
+    from gymtap.proxy.tap import TapSettings, new_event_loop
+    from gymtap.proxy.wiring.environment import Parts
+    from gymtap.proxy.wiring.wrap import Wrapping, wrap
 
     settings = TapSettings(
         capture=capture,

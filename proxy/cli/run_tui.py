@@ -52,7 +52,7 @@ def run_in_tui(arguments: Sequence[str], capture: Path | None) -> int:
 
 
 def _show(path: Path) -> None:
-    from gymtap.proxy.tui.app import GymtapTui  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.tui.app import GymtapTui
 
     following: Path | None = path
     while following is not None:

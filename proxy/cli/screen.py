@@ -28,7 +28,7 @@ def err() -> "Console":
 
 
 def _console(stream: TextIO) -> "Console":
-    from gymtap.proxy.cli.console import ResultConsole  # noqa: PLC0415 - loaded only by commands that draw
+    from gymtap.proxy.cli.console import ResultConsole
 
     boundless = not stream.isatty() and "COLUMNS" not in os.environ and "FORCE_COLOR" not in os.environ
     width = _UNLIMITED_COLUMNS if boundless else None
@@ -48,7 +48,7 @@ def note(text: str) -> None:
 
 def hint(command: str, capture: str | None, about: str = "") -> None:
     """What to type next, on stderr; in the same capture, where one was named."""
-    import shlex  # noqa: PLC0415 - only where a capture was named
+    import shlex
 
     named = f" -c {shlex.quote(capture)}" if capture else ""
     note(f"next: gymtap {command}{named}{about}")
@@ -56,14 +56,14 @@ def hint(command: str, capture: str | None, about: str = "") -> None:
 
 def write_json(value: Any) -> None:
     """One JSON document on stdout, indented."""
-    import orjson  # noqa: PLC0415 - loaded only by commands that write JSON
+    import orjson
 
     _write(orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE))
 
 
 def write_json_line(value: Any) -> None:
     """One line of JSON on stdout, written at once."""
-    import orjson  # noqa: PLC0415 - loaded only by commands that write JSON
+    import orjson
 
     _write(orjson.dumps(value, option=orjson.OPT_APPEND_NEWLINE))
 

@@ -26,10 +26,10 @@ def _serve(
     ] = "",
 ) -> None:
     """Serve captures as JSON: rows, exchanges, bodies, causes, and live events; /openapi.json says how."""
-    import asyncio  # noqa: PLC0415 - quick `--help`
+    import asyncio
 
-    from gymtap.proxy.serve import Serving  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.store import Capture, captures_root, resolve  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.serve import Serving
+    from gymtap.proxy.store import Capture, captures_root, resolve
 
     named = tuple(resolve(one) for one in captures or ())
     for path in named:
@@ -39,10 +39,10 @@ def _serve(
 
 
 async def _until_stopped(serving: "Serving") -> None:
-    import asyncio  # noqa: PLC0415 - quick `--help`
-    import signal  # noqa: PLC0415 - the same
+    import asyncio
+    import signal
 
-    from gymtap.proxy.serve import serve  # noqa: PLC0415 - the same
+    from gymtap.proxy.serve import serve
 
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):

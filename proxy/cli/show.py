@@ -40,8 +40,8 @@ def _show(
     as_json: JsonOption = False,
 ) -> None:
     """Show one exchange: what was asked and what was answered."""
-    from gymtap.proxy.cli.choose import is_exchange_id, open_capture  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.choose import is_exchange_id, open_capture
+    from gymtap.proxy.core.errors import UsageError
 
     if not is_exchange_id(exchange):
         raise UsageError(f"{exchange!r} is not an exchange's id, as in a42", f"`gymtap tree {exchange}` lists a row's")
@@ -81,7 +81,7 @@ def _write_raw(capture: "Capture", exchange: "Exchange", request: bool) -> None:
 
 
 def _differences(body: "Body") -> list[str]:
-    from gymtap.proxy.views.words import counted, size  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.views.words import counted, size
 
     told = [f"decoded from {body.encoding}"] if body.encoding else []
     told += [f"{counted(body.redacted, 'secret')} redacted"] if body.redacted else []
@@ -89,8 +89,8 @@ def _differences(body: "Body") -> list[str]:
 
 
 def _document(capture: "Capture", exchange: "Exchange") -> dict[str, Any]:
-    from gymtap.proxy.core.unwrap import unwrap  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.views.answers import body_of  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.core.unwrap import unwrap
+    from gymtap.proxy.views.answers import body_of
 
     answered = body_of(capture, _body(exchange, request=False))
     unwrapped = unwrap(answered) if answered and exchange.failed else None
@@ -125,9 +125,9 @@ def show_exchange(
     full: bool = False,
 ) -> None:
     """Draw a heading, the sides that are asked for, and what checks said."""
-    from rich.text import Text  # noqa: PLC0415 - only where it is drawn
+    from rich.text import Text
 
-    from gymtap.proxy.views import exchange_view as view  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.views import exchange_view as view
 
     look = view.Look(headers, full)
     lines: list[Text | Rule] = [*view.heading(exchange, time.time_ns())]
@@ -140,9 +140,9 @@ def show_exchange(
 
 def _side(capture: "Capture", exchange: "Exchange", name: str, full: bool) -> "Side | None":
     """The request or the response; None for a response that is not there."""
-    from gymtap.proxy.core.unwrap import unwrap  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.views.answers import body_of, body_start  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.views.exchange_view import Side  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.core.unwrap import unwrap
+    from gymtap.proxy.views.answers import body_of, body_start
+    from gymtap.proxy.views.exchange_view import Side
 
     source = exchange.request if name == "request" else exchange.response
     if source is None:

@@ -28,7 +28,7 @@ def _skill(
     as_json: JsonOption = False,
 ) -> None:
     """Show the debugging guide that coding agents work from, or install it."""
-    from gymtap.proxy.skill.guide import page, pages  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.skill.guide import page, pages
 
     if install is not None:
         _install(install, force, as_json)
@@ -48,7 +48,7 @@ def _skill(
 
 
 def _install(directory: Path, force: bool, as_json: bool) -> None:
-    from gymtap.proxy.skill.guide import install  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.skill.guide import install
 
     done = install(directory, force=force)
     if as_json:

@@ -36,8 +36,8 @@ def _tail(
     as_json: JsonOption = False,
 ) -> None:
     """Follow a running tap; ends when the tap ends, or with Ctrl-C."""
-    from gymtap.proxy.cli.choose import open_capture, tell_gaps  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.core.filter import parse  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.choose import open_capture, tell_gaps
+    from gymtap.proxy.core.filter import parse
 
     passes = parse(wanted)
     opened = open_capture(capture)
@@ -59,7 +59,7 @@ def _passes(capture: "Capture", exchange: "Exchange", passes: "Filter") -> bool:
     """Whether its row passes, as that is now; an exchange without a row passes no filter."""
     if not passes.tests:
         return True
-    from gymtap.proxy.diagnose.listing import listed_row  # noqa: PLC0415 - only where it is asked for
+    from gymtap.proxy.diagnose.listing import listed_row
 
     key = exchange.attribution.row
     row = None if key is None else listed_row(capture, key, diagnosed=passes.knows)
@@ -82,8 +82,8 @@ def _follow(capture: "Capture", from_start: bool) -> "Iterator[Exchange]":
 
 
 def _draw(capture: "Capture", exchange: "Exchange") -> None:
-    from gymtap.proxy.cli.tail_view import tail_lines  # noqa: PLC0415 - only where it is drawn
-    from gymtap.proxy.views.answers import message_of  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.cli.tail_view import tail_lines
+    from gymtap.proxy.views.answers import message_of
 
     out = screen.out()
     for line in tail_lines(exchange, message_of(capture, exchange) if exchange.failed else ""):

@@ -33,7 +33,7 @@ def _tree(
     as_json: JsonOption = False,
 ) -> None:
     """Show a row's call tree: every call it caused, and how each went."""
-    from gymtap.proxy.cli.choose import open_capture  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.choose import open_capture
 
     opened = open_capture(capture)
     seen = see(opened, row, fold=not attempts)
@@ -63,8 +63,8 @@ class Seen:
 
 def see(capture: "Capture", name: str, *, fold: bool = True) -> Seen:
     """Read a row's tree, by its label or by an exchange in it. Raises UsageError and CaptureError."""
-    from gymtap.proxy.views.answers import message_of  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.views.call_tree import call_tree  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.views.answers import message_of
+    from gymtap.proxy.views.call_tree import call_tree
 
     row, exchanges, marked = _find(capture, name)
     tree = call_tree(exchanges, row.root if row else None, fold=fold, rowless=row is None)
@@ -74,8 +74,8 @@ def see(capture: "Capture", name: str, *, fold: bool = True) -> Seen:
 
 def _blamed(capture: "Capture", exchanges: "list[Exchange]") -> str | None:
     """The exchange at fault, as the diagnosis sees it."""
-    from gymtap.proxy.diagnose import diagnose  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.diagnose.capture import material_of  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.diagnose import diagnose
+    from gymtap.proxy.diagnose.capture import material_of
 
     return diagnose(material_of(capture, exchanges, now_ns=time.time_ns())).exchange
 
@@ -94,7 +94,7 @@ def _findings(capture: "Capture", row: "Row | None", exchanges: "list[Exchange]"
 
 def _find(capture: "Capture", name: str) -> "tuple[Row | None, list[Exchange], str | None]":
     """The row, its exchanges, and the exchange that was named. An exchange of no row comes with its own tree."""
-    from gymtap.proxy.cli.choose import is_exchange_id, parse_row  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.choose import is_exchange_id, parse_row
 
     if not is_exchange_id(name):
         row = capture.row(parse_row(name))
@@ -142,7 +142,7 @@ def _branch(node: "Node") -> dict[str, Any]:
 
 def show_tree(out: "Console", seen: Seen) -> None:
     """Draw a heading and the tree."""
-    from gymtap.proxy.views.tree_view import TreeView, row_heading  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.views.tree_view import TreeView, row_heading
 
     now_ns = time.time_ns()
     if seen.row is not None:

@@ -20,25 +20,25 @@ def _tui(
     port: Annotated[int, typer.Option(min=0, max=65535, help="Where --web listens; 0 finds a free port.")] = 0,
 ) -> None:
     """Look into a capture, live or finished, in the terminal."""
-    import gc  # noqa: PLC0415 - quick `--help`
-    import sys  # noqa: PLC0415 - quick `--help`
+    import gc
+    import sys
 
     gc.disable()  # a tenth of the time to load it all; the app enables it when the rows are read
-    from gymtap.proxy.cli import screen  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.store import Capture, resolve  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli import screen
+    from gymtap.proxy.core.errors import UsageError
+    from gymtap.proxy.store import Capture, resolve
 
     path = resolve(capture)
     Capture(path).close()
     if web:
-        from gymtap.proxy.tui.web import serve  # noqa: PLC0415 - only with --web
+        from gymtap.proxy.tui.web import serve
 
         gc.enable()  # each page is a process of its own, which does as above
         serve(path, port, screen.note)
         return
     if not sys.stdout.isatty():
         raise UsageError("the terminal UI needs a terminal", "`gymtap rows` and `gymtap causes` write to a pipe")
-    from gymtap.proxy.tui.app import GymtapTui  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.tui.app import GymtapTui
 
     following: Path | None = path
     while following is not None:

@@ -68,15 +68,15 @@ def _up(  # noqa: PLR0917 - typer calls it by name
     without: Without = None,
 ) -> None:
     """Stand between clients and servers that already run, or that ask for it as they start."""
-    import asyncio  # noqa: PLC0415 - quick `--help`
+    import asyncio
 
-    from gymtap.proxy.cli.screen import note  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.mitm.settings import MitmSettings  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.tap import TapSettings, new_event_loop  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.wiring.mapping import parse_mapping  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.wiring.origin import Origin  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.wiring.stand import Standing, stand  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.screen import note
+    from gymtap.proxy.core.errors import UsageError
+    from gymtap.proxy.mitm.settings import MitmSettings
+    from gymtap.proxy.tap import TapSettings, new_event_loop
+    from gymtap.proxy.wiring.mapping import parse_mapping
+    from gymtap.proxy.wiring.origin import Origin
+    from gymtap.proxy.wiring.stand import Standing, stand
 
     if modes and engine is not Engine.MITM:
         raise UsageError("--mode is one of mitmproxy's", "add --engine mitm")

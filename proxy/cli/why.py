@@ -58,15 +58,15 @@ def _why(
 
 
 def _of_paths(logs: list[Path], output: Path | None, source: Path | None) -> "Diagnosis":
-    from gymtap.proxy.doctor.looked import Given  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.doctor.walk import examine  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.doctor.looked import Given
+    from gymtap.proxy.doctor.walk import examine
 
     given = Given(logs=tuple(logs), output=output, source=source)
     return examine(given, now_ns=time.time_ns()).diagnosis
 
 
 def _of_capture(name: str | None, what: str | None) -> "tuple[Diagnosis, str | None]":
-    from gymtap.proxy.cli.choose import open_capture  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.choose import open_capture
 
     capture = open_capture(name)
     now_ns = time.time_ns()
@@ -77,8 +77,8 @@ def _of_capture(name: str | None, what: str | None) -> "tuple[Diagnosis, str | N
 
 
 def _row(capture: "Capture", row: "Row", now_ns: int) -> "tuple[Diagnosis, str | None]":
-    from gymtap.proxy.diagnose.capture import diagnose_row, row_material, sibling  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.diagnose.siblings import first_difference  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.diagnose.capture import diagnose_row, row_material, sibling
+    from gymtap.proxy.diagnose.siblings import first_difference
 
     diagnosis = diagnose_row(capture, row, now_ns=now_ns)
     other = sibling(capture, row) if diagnosis.rule is not None else None
@@ -90,7 +90,7 @@ def _row(capture: "Capture", row: "Row", now_ns: int) -> "tuple[Diagnosis, str |
 
 def _named_row(capture: "Capture", what: str) -> "Row | None":
     """The row of that label, or of that exchange; None for an exchange of no row."""
-    from gymtap.proxy.cli.choose import is_exchange_id, parse_row  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.cli.choose import is_exchange_id, parse_row
 
     if not is_exchange_id(what):
         return capture.row(parse_row(what))
@@ -100,8 +100,8 @@ def _named_row(capture: "Capture", what: str) -> "Row | None":
 
 def _first_bad_row(capture: "Capture", now_ns: int) -> "Row | None":
     """The first failed row; where none failed, the first of which something was silently lost."""
-    from gymtap.proxy.core.errors import UsageError  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.diagnose.capture import diagnose_row  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.core.errors import UsageError
+    from gymtap.proxy.diagnose.capture import diagnose_row
 
     failed = next(capture.rows(failed=True, limit=1), None)
     if failed is not None:
@@ -117,8 +117,8 @@ def _first_bad_row(capture: "Capture", now_ns: int) -> "Row | None":
 
 def _rowless(capture: "Capture", what: str | None, now_ns: int) -> "Diagnosis":
     """The diagnosis of an exchange that belongs to no row, or of a capture without rows."""
-    from gymtap.proxy.diagnose import diagnose  # noqa: PLC0415 - quick `--help`
-    from gymtap.proxy.diagnose.capture import material_of  # noqa: PLC0415 - quick `--help`
+    from gymtap.proxy.diagnose import diagnose
+    from gymtap.proxy.diagnose.capture import material_of
 
     exchanges = [capture.exchange(what)] if what is not None else capture.exchanges(limit=_ROWS_LOOKED_INTO)
     return diagnose(material_of(capture, exchanges, now_ns=now_ns))
@@ -163,16 +163,16 @@ def _fields(diagnosis: "Diagnosis", difference: str | None) -> list[tuple[str, s
 
 
 def _field(out: "Console", name: str, text: str) -> None:
-    from rich.text import Text  # noqa: PLC0415 - only where it is drawn
+    from rich.text import Text
 
-    from gymtap.proxy.views.plain import one_line  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.views.plain import one_line
 
     style = "bold red" if name == "layer" else ""
     out.print(Text.assemble((f"{name:<10}", "dim"), (one_line(text)[:600], style)), soft_wrap=True)
 
 
 def _hop_line(number: int, hop: "Hop") -> str:
-    from gymtap.proxy.views.words import duration, size  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.views.words import duration, size
 
     guide = "  " + ("" if number == 0 else "   " * (number - 1) + "└─ ")
     ended = (
@@ -183,10 +183,10 @@ def _hop_line(number: int, hop: "Hop") -> str:
 
 
 def _body(out: "Console", diagnosis: "Diagnosis") -> None:
-    from rich.text import Text  # noqa: PLC0415 - only where it is drawn
+    from rich.text import Text
 
-    from gymtap.proxy.views.diagnosis_view import draw_leaf  # noqa: PLC0415 - only where it is drawn
-    from gymtap.proxy.views.words import counted  # noqa: PLC0415 - only where it is drawn
+    from gymtap.proxy.views.diagnosis_view import draw_leaf
+    from gymtap.proxy.views.words import counted
 
     if diagnosis.innermost is None:
         return
