@@ -23,7 +23,7 @@ _ADDED_BY_GYM = "response"
 _FETCH_TIMEOUT_S = 10.0
 
 
-class Contract:
+class VerifyContract:
     """The /verify request of one server. Raises UsageError when the document has no such route or is no OpenAPI."""
 
     def __init__(self, document: Any, name: str = "the resources server") -> None:
@@ -59,7 +59,7 @@ def _is_rows_own(one: Violation) -> bool:
     return not one.path or not (one.path[0] == _ADDED_BY_GYM or str(one.path[0]).startswith("_ng_"))
 
 
-def from_file(file: Path) -> Contract:
+def from_file(file: Path) -> VerifyContract:
     """The contract in an OpenAPI file. Raises UsageError."""
     try:
         document = orjson.loads(file.read_bytes())
@@ -67,10 +67,10 @@ def from_file(file: Path) -> Contract:
         raise UsageError(f"{file}: {error.strerror}") from None
     except orjson.JSONDecodeError as error:
         raise UsageError(f"{file}: not JSON ({error})") from None
-    return Contract(document, file.name)
+    return VerifyContract(document, file.name)
 
 
-def from_server(url: str) -> Contract:
+def from_server(url: str) -> VerifyContract:
     """The contract of a server that runs. Raises UsageError when it does not answer with one."""
     if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
         raise UsageError(f"{url}: not an http:// address", "name the resources server's address, http://127.0.0.1:8002")
@@ -81,4 +81,4 @@ def from_server(url: str) -> Contract:
     except (OSError, ValueError) as error:
         why = getattr(error, "reason", error)
         raise UsageError(f"{target} gives no OpenAPI document: {why}", "is the server up, and a Gym server?") from None
-    return Contract(document, url)
+    return VerifyContract(document, url)

@@ -19,7 +19,7 @@ from typing import Any
 import orjson
 
 from gymtap.proxy.check import contract
-from gymtap.proxy.check.contract import Contract
+from gymtap.proxy.check.contract import VerifyContract
 from gymtap.proxy.check.identities import Identities, identity_of
 from gymtap.proxy.check.jsonl import parse_line
 from gymtap.proxy.check.model_contract import ModelContract
@@ -48,7 +48,7 @@ class Against:
     model: str | None = None
     python: str | None = None
 
-    def load(self) -> Contract | ModelContract | None:
+    def load(self) -> VerifyContract | ModelContract | None:
         """Raises UsageError when it cannot be."""
         if self.openapi:
             return contract.from_file(Path(self.openapi))

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from gymtap.proxy.check.contract import Contract
+from gymtap.proxy.check.contract import VerifyContract
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.diagnose.evidence import read_json
 from gymtap.proxy.diagnose.rows import line_flaws, row_flaws
@@ -265,7 +265,7 @@ def rows_for_contracts(looked: Looked) -> list[tuple[str, dict[str, object]]]:
     return [(f"{looked.inputs.path.name}:{number}", row) for number, row in looked.inputs.kept]
 
 
-def contract_for(looked: Looked, row: dict[str, object]) -> Contract | None:
+def contract_for(looked: Looked, row: dict[str, object]) -> VerifyContract | None:
     """The one contract with a /verify that the row will meet; None where none is known, or several may be meant."""
     known = dict(_known(looked))
     if len(known) == 1:
@@ -275,7 +275,7 @@ def contract_for(looked: Looked, row: dict[str, object]) -> Contract | None:
     return known.get(_resources_of(looked.live, name) or "")
 
 
-def _known(looked: Looked) -> Iterator[tuple[str, Contract]]:
+def _known(looked: Looked) -> Iterator[tuple[str, VerifyContract]]:
     documents: list[tuple[str, object]] = []
     if looked.captured is not None:
         documents += [(contract.server, read_json(text.decode())) for contract, text in looked.captured.contracts]
@@ -283,7 +283,7 @@ def _known(looked: Looked) -> Iterator[tuple[str, Contract]]:
         documents += [(one.server.name, one.document) for one in looked.live.servers if one.document is not None]
     for name, document in documents:
         try:
-            yield name, Contract(document, name)
+            yield name, VerifyContract(document, name)
         except UsageError:  # a server without /verify
             continue
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gymtap.proxy.check import contract, row_check
-from gymtap.proxy.check.contract import Contract
+from gymtap.proxy.check.contract import VerifyContract
 from gymtap.proxy.check.identities import Identities, identity_of
 from gymtap.proxy.check.model_contract import ModelContract
 from gymtap.proxy.check.row_check import Against, check_rows
@@ -146,7 +146,7 @@ def test_a_chat_row_says_where_its_messages_belong() -> None:
 
 
 def test_a_server_asks_for_its_own_fields_but_not_for_the_response() -> None:
-    held = Contract(OPENAPI)
+    held = VerifyContract(OPENAPI)
     good = {**ROW, "options": [{"A": "x"}]}
     assert held.check(good) == []
     assert [found.pointer for found in held.check(ROW)] == ["/options"]
@@ -155,9 +155,9 @@ def test_a_server_asks_for_its_own_fields_but_not_for_the_response() -> None:
 
 
 def test_what_pydantic_coerces_is_a_warning() -> None:
-    (found,) = Contract(OPENAPI).check({**ROW, "options": [], "limit": "3"})
+    (found,) = VerifyContract(OPENAPI).check({**ROW, "options": [], "limit": "3"})
     assert (found.pointer, found.severity) == ("/limit", "warning")
-    (found,) = Contract(OPENAPI).check({**ROW, "options": [], "limit": "three"})
+    (found,) = VerifyContract(OPENAPI).check({**ROW, "options": [], "limit": "three"})
     assert found.severity == "error"
 
 
