@@ -1,4 +1,4 @@
-"""Makes diagnosis material of what people have: lists of recorded exchanges, a case file, a recorder's JSON lines.
+"""Makes diagnosis material of what people have: lists of recorded exchanges, and case files.
 
 Recordings name boundaries loosely (`judge_model->provider`, `resources->judge`), so the call is told from the
 callee first and from the path second.
@@ -216,79 +216,3 @@ def _results(found: list[Any]) -> Iterable[dict[str, Any]]:
             continue
         inner = item.get("failure_row", item.get("ok", item))
         yield dict(inner) if isinstance(inner, Mapping) else dict(item)
-
-
-# --- a recorder's JSON lines ---------------------------------------------------------------------------------
-
-_CALLERS = {
-    "environment": "collector",
-    "resources": "agent",
-    "model": "agent",
-    "provider": "model",
-    "head": "collector",
-}
-
-
-def from_recorder(records: Iterable[Mapping[str, Any]]) -> tuple[Seen, ...]:
-    """Exchanges of a flat recording, one record a request, in any order, without callers.
-
-    A record has `hop` (the callee's name), `method`, `path`, `t0` and `t1` (seconds), `req_body`, `status`, `resp_body`
-    and, where the connection failed, `error`. What a server is follows from its paths, who called it from what it is.
-    """
-    ordered = sorted(records, key=lambda record: record.get("t0") or 0.0)
-    kinds = _kinds(ordered)
-    began = ordered[0].get("t0") or 0.0 if ordered else 0.0
-    seen = [_recorded(number, record, kinds[str(record["hop"])], began) for number, record in enumerate(ordered)]
-    return tuple(_on_judge_branch(seen))
-
-
-def _kinds(records: list[Mapping[str, Any]]) -> dict[str, str]:
-    paths: dict[str, set[str]] = {}
-    for record in records:
-        path = _ROLLOUT_PREFIX.sub("", str(record["path"]).partition("?")[0])
-        paths.setdefault(str(record["hop"]), set()).add(path.rsplit("/", 1)[-1])
-    return {hop: _kind(hop, names) for hop, names in paths.items()}
-
-
-def _kind(hop: str, names: set[str]) -> str:
-    if names & {"global_config_dict_yaml", "server_instances"}:
-        return "head"
-    if names & {"seed_session", "verify"}:
-        return "resources"
-    if names & {"agent_sessions", "close"}:
-        return "agent"
-    if "run" in names:
-        environment = "environment" in hop and "responses" not in names
-        return "environment" if environment else "agent"
-    if "provider" in hop or "completions" in names:
-        return "provider"
-    return "model" if "responses" in names else "?"
-
-
-def _recorded(number: int, record: Mapping[str, Any], callee: str, began: float) -> Seen:
-    path = str(record["path"])
-    own = callee == "agent" and path.rstrip("/").endswith("/responses")
-    caller = "agent" if own else "environment" if callee == "agent" else _CALLERS.get(callee, "?")
-    error, text, timeout = _transport(record.get("error"))
-    start, end = record.get("t0"), record.get("t1")
-    status = record.get("status")
-    return Seen(
-        id=f"a{number + 1}",
-        caller=caller,
-        callee=callee,
-        call=call_of(caller, callee, path),
-        method=str(record.get("method", "POST")),
-        target=path,
-        server=str(record["hop"]),
-        status=status,
-        request=_body({"body": record.get("req_body")}),
-        response=_body({"body": record.get("resp_body")}) if status is not None else None,
-        request_headers=_headers(record.get("req_headers")),
-        response_headers=_headers(record.get("resp_headers")),
-        error=error,
-        error_text=text,
-        timeout=timeout,
-        is_open=status is None and error is None and not timeout,
-        started_ms=None if start is None else (start - began) * 1_000,
-        duration_ms=None if start is None or end is None else (end - start) * 1_000,
-    )

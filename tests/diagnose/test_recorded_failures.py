@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from gymtap.proxy.diagnose import Material, diagnose
-from gymtap.proxy.diagnose.sources import from_recorder
 from gymtap.schemas import Diagnosis, Layer
+from tests.diagnose.recorded import exchanges_of
 
 DATA = Path(__file__).parents[1] / "data" / "failures"
 SHARED = Path(__file__).parents[3] / "shared" / "gym" / "samples" / "failures"
@@ -67,7 +67,7 @@ def body_at(records: list[dict[str, Any]], diagnosis: Diagnosis) -> str:
 
 def check(folder: Path) -> None:
     records = recorded(folder)
-    diagnosis = diagnose(Material(exchanges=from_recorder(records)))
+    diagnosis = diagnose(Material(exchanges=exchanges_of(records)))
     assert (diagnosis.chain[-1].boundary, diagnosis.layer) == HOPS[folder.name]
     assert diagnosis.innermost is not None
     proven, shown = body_at(records, diagnosis), diagnosis.innermost.leaf.text
@@ -115,6 +115,6 @@ FLOWS = [
 @pytest.mark.parametrize("path", FLOWS, ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_a_healthy_recording_has_no_error_however_many_rows_were_in_flight(path: Path) -> None:
     """Sixty rollouts at once, four environments, random ports, prefixes: nothing may look like a fault."""
-    diagnosis = diagnose(Material(exchanges=from_recorder(json.loads(line) for line in path.read_text().splitlines())))
+    diagnosis = diagnose(Material(exchanges=exchanges_of(json.loads(line) for line in path.read_text().splitlines())))
     assert diagnosis.layer is Layer.NONE, (diagnosis.rule, diagnosis.cause)
     assert [finding.rule for finding in diagnosis.findings] == []

@@ -12,6 +12,7 @@ from gymtap.proxy.diagnose import Material, all_rules, diagnose, findings, from_
 from gymtap.proxy.diagnose.evidence import Seen
 from gymtap.proxy.diagnose.rule import Rule
 from gymtap.schemas import Call, Layer, Severity, TransportErrorKind
+from tests.diagnose.recorded import exchanges_of
 
 FAILURE_KINDS = {
     "transport_unreachable", "transport_peer_drop", "transport_timeout", "transport_local_resource",
@@ -130,9 +131,7 @@ def test_a_failure_that_no_rule_knows_is_unknown_not_guessed() -> None:
 
 def test_a_poisoned_client_is_said_beside_the_old_error() -> None:
     path = Path(__file__).parents[1] / "data" / "failures" / "p401_then_ok" / "boundaries.jsonl"
-    from gymtap.proxy.diagnose.sources import from_recorder  # noqa: PLC0415 - only this test reads a recorder's file
-
-    material = Material(exchanges=from_recorder([json.loads(line) for line in path.read_text().splitlines()]))
+    material = Material(exchanges=exchanges_of([json.loads(line) for line in path.read_text().splitlines()]))
     diagnosis = diagnose(material)
     assert "model.poisoned_client" in {finding.rule for finding in diagnosis.findings}
     assert any("without asking the provider" in evidence.text for evidence in diagnosis.evidence)
