@@ -1,22 +1,23 @@
-"""mitmproxy's HTTP layers, without what they stumble over: interim responses, trailers of HTTP/1, resets of HTTP/2.
+"""mitmproxy's HTTP layers, without what they stumble over: interim responses, trailers of HTTP/1, resets of streams.
 
 They take a 103 for the response, and wait for ever; a trailer ends the connection's handling; and a stream that the
-server resets is called `reset by client` (12.3). mitmproxy has no seam for its layers, so ours stand in for them while
-the engine runs.
+server resets is called `reset by client`, or in HTTP/3 `closed by client` (12.3). mitmproxy has no seam for its layers,
+so ours stand in for them while the engine runs.
 """
 
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import h11
 from mitmproxy import http
 from mitmproxy.proxy import commands, events, layer
 from mitmproxy.proxy.layers import http as layers
-from mitmproxy.proxy.layers.http import _events, _http1, _http2
+from mitmproxy.proxy.layers.http import _events, _http1, _http2, _http3
 from mitmproxy.proxy.layers.http._base import HttpEvent, ReceiveHttp
 
+_RESET = re.compile("(?:reset|closed) by client")
 _INTERIM = re.compile(rb"HTTP/1\.[01] 1(?!01)\d\d\b.*?\r?\n\r?\n", re.DOTALL)
 
 
@@ -24,12 +25,13 @@ _INTERIM = re.compile(rb"HTTP/1\.[01] 1(?!01)\d\d\b.*?\r?\n\r?\n", re.DOTALL)
 def whole_layers() -> Iterator[None]:
     """Let mitmproxy use these layers, until the block ends."""
     theirs: Any = layers  # what it imports for itself is not exported
-    before = theirs.Http1Client, theirs.Http1Server, theirs.Http2Client
-    theirs.Http1Client, theirs.Http1Server, theirs.Http2Client = _Client, _Server, _Client2
+    ours = {"Http1Client": _Client, "Http1Server": _Server, "Http2Client": _Client2, "Http3Client": _Client3}
+    before = {name: getattr(theirs, name) for name in ours}
+    vars(theirs).update(ours)
     try:
         yield
     finally:
-        theirs.Http1Client, theirs.Http1Server, theirs.Http2Client = before
+        vars(theirs).update(before)
 
 
 class _Trailers(_http1.Http1Connection):
@@ -80,15 +82,24 @@ class _Server(_Trailers, _http1.Http1Server):
 class _Client2(_http2.Http2Client):
     def handle_h2_event(self, event: Any) -> layer.CommandGenerator[bool]:
         """Say of whom a reset came."""
-        commands_of_it = super().handle_h2_event(event)
-        while True:
-            try:
-                command = next(commands_of_it)
-            except StopIteration as end:
-                return bool(end.value)
-            if isinstance(command, ReceiveHttp) and isinstance(command.event, _events.ResponseProtocolError):
-                command.event.message = command.event.message.replace("reset by client", "reset by server")
-            yield command
+        return (yield from _said_of_the_server(super().handle_h2_event(event)))
+
+
+class _Client3(_http3.Http3Client):
+    def _handle_event(self, event: events.Event) -> layer.CommandGenerator[None]:
+        """The same."""
+        return (yield from _said_of_the_server(super()._handle_event(event)))
+
+
+def _said_of_the_server[T](said: layer.CommandGenerator[T]) -> layer.CommandGenerator[T]:
+    while True:
+        try:
+            command = next(said)
+        except StopIteration as end:
+            return cast("T", end.value)
+        if isinstance(command, ReceiveHttp) and isinstance(command.event, _events.ResponseProtocolError):
+            command.event.message = _RESET.sub("reset by server", command.event.message)
+        yield command
 
 
 class _Reader:

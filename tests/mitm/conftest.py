@@ -108,7 +108,7 @@ class Standing:
         """Of the request and of the response, as recorded."""
         sides = exchange.request.body, exchange.response.body if exchange.response else None
         capture = self.capture()
-        request, response = (capture.body(body) if body else b"" for body in sides)
+        request, response = (capture.body(body) or b"" for body in sides)
         return request, response
 
     def capture(self) -> Capture:
