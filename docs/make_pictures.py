@@ -21,7 +21,7 @@ from gymtap.proxy.cli.show import show_exchange
 from gymtap.proxy.cli.tree import see, show_tree
 from gymtap.proxy.demo.play import COMMAND, play
 from gymtap.proxy.store import Capture, CaptureWriter
-from gymtap.schemas import Body, Call, Exchange
+from gymtap.schemas import Call, Exchange
 
 _IMAGES = Path(__file__).parent / "images"
 _COLUMNS = 104
@@ -97,15 +97,11 @@ def _settled(played: Capture, directory: Path) -> Capture:
     for exchange in _timed(exchanges):
         writer.add(
             exchange,
-            _bytes(played, exchange.request.body),
-            _bytes(played, exchange.response.body if exchange.response else None),
+            played.body(exchange.request.body),
+            played.body(exchange.response.body if exchange.response else None),
         )
     writer.close()
     return Capture(directory)
-
-
-def _bytes(capture: Capture, body: Body | None) -> bytes | None:
-    return None if body is None or body.digest is None else capture.body(body)
 
 
 def _timed(exchanges: list[Exchange]) -> Iterator[Exchange]:

@@ -25,7 +25,7 @@ def _captured(path: Path) -> Iterator[Carrier | str]:
         for call in _CALLS:
             for exchange in capture.exchanges(call=call):
                 if exchange.request.body is not None:
-                    yield from carriers_in(exchange.id, capture.body(exchange.request.body))
+                    yield from carriers_in(exchange.id, capture.body(exchange.request.body) or b"")
     finally:
         capture.close()
 

@@ -1,6 +1,5 @@
 """`gymtap show`: one exchange, both sides of it, parsed or as the bytes that were recorded."""
 
-import base64
 import sys
 import time
 from collections.abc import Sequence
@@ -90,29 +89,19 @@ def _differences(body: "Body") -> list[str]:
 
 def _document(capture: "Capture", exchange: "Exchange") -> dict[str, Any]:
     from gymtap.proxy.core.unwrap import unwrap
-    from gymtap.proxy.views.answers import body_of
+    from gymtap.proxy.export.encoding import content
 
-    answered = body_of(capture, _body(exchange, request=False))
+    answered = capture.body(_body(exchange, request=False))
     unwrapped = unwrap(answered) if answered and exchange.failed else None
     return {
         "capture": str(capture.path),
         "gaps": [gap.model_dump(mode="json") for gap in capture.gaps()],
         "exchange": exchange.model_dump(mode="json"),
-        "request_body": _encoded(body_of(capture, exchange.request.body)),
-        "response_body": _encoded(answered),
+        "request_body": content(capture.body(exchange.request.body)),
+        "response_body": content(answered),
         "innermost": unwrapped.model_dump(mode="json") if unwrapped else None,
         "findings": [finding.model_dump(mode="json") for finding in capture.findings(exchange=exchange.id)],
     }
-
-
-def _encoded(data: bytes | None) -> dict[str, str] | None:
-    """`{"text": …}`, or `{"base64": …}` for what is not UTF-8."""
-    if data is None:
-        return None
-    try:
-        return {"text": data.decode()}
-    except UnicodeDecodeError:
-        return {"base64": base64.b64encode(data).decode()}
 
 
 def show_exchange(
@@ -141,12 +130,12 @@ def show_exchange(
 def _side(capture: "Capture", exchange: "Exchange", name: str, full: bool) -> "Side | None":
     """The request or the response; None for a response that is not there."""
     from gymtap.proxy.core.unwrap import unwrap
-    from gymtap.proxy.views.answers import body_of, body_start
+    from gymtap.proxy.views.answers import body_start
     from gymtap.proxy.views.exchange_view import Side
 
     source = exchange.request if name == "request" else exchange.response
     if source is None:
         return None
-    data, whole = (body_of(capture, source.body), True) if full else body_start(capture, source.body)
+    data, whole = (capture.body(source.body), True) if full else body_start(capture, source.body)
     failed = name == "response" and exchange.failed
     return Side(name, source.headers, source.body, data, whole, unwrap(data) if data and failed else None)

@@ -96,6 +96,4 @@ def _json(capture: Capture, body: Body | None) -> Any:
 
 
 def _content(capture: Capture, body: Body | None) -> bytes | None:
-    if body is None or body.digest is None or body.size_bytes > INSPECT_MAX_BYTES:
-        return None
-    return capture.body(body)
+    return None if body is None or body.size_bytes > INSPECT_MAX_BYTES else capture.body(body)

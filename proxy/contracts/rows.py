@@ -42,7 +42,7 @@ def _sent(capture: Capture, key: RowKey) -> Iterator[bytes]:
     """The body of the outermost /run; of a row without one, that of its /verify, which has all of the row's fields."""
     for call in (Call.RUN, Call.VERIFY):
         for one in capture.exchanges(row=key, call=call):
-            if one.request.body is not None and (content := capture.body(one.request.body)):
+            if content := capture.body(one.request.body):
                 yield _one_line(content)
                 return
 

@@ -83,7 +83,7 @@ class Chosen:
         if body.missing_bytes:
             self.incomplete[exchange] = f"{body.missing_bytes:,} bytes of a body were not captured"
         try:
-            return self.capture.body(body) if body.digest is not None else None
+            return self.capture.body(body)
         except CaptureError as error:
             self.incomplete[exchange] = str(error)
             return None

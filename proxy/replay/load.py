@@ -4,13 +4,13 @@ from collections.abc import Callable, Iterator
 
 from gymtap.proxy.replay.recorded import Recorded
 from gymtap.proxy.store import Capture
-from gymtap.schemas import Body, Call, Exchange, RowKey
+from gymtap.schemas import Call, Exchange, RowKey
 
 
 def recorded(capture: Capture, exchange: Exchange) -> Recorded:
     """An exchange with its bodies. Raises CaptureError when the capture lost one."""
     answered = exchange.response.body if exchange.response else None
-    return Recorded(exchange, _content(capture, exchange.request.body), _content(capture, answered))
+    return Recorded(exchange, capture.body(exchange.request.body), capture.body(answered))
 
 
 def row(capture: Capture, key: RowKey) -> list[Recorded]:
@@ -36,13 +36,9 @@ def requests(capture: Capture, wanted: Callable[[Exchange], bool]) -> Iterator[R
     """Exchanges in order, with their requests' bodies only: there may be too many to read all of them."""
     for exchange in capture.exchanges():
         if wanted(exchange):
-            yield Recorded(exchange, _content(capture, exchange.request.body))
+            yield Recorded(exchange, capture.body(exchange.request.body))
 
 
 def reads(capture: Capture) -> Iterator[Recorded]:
     """The recorded GETs that belong to no row: a provider's /v1/models, say."""
     return (recorded(capture, one) for one in capture.exchanges(call=Call.HEALTH))
-
-
-def _content(capture: Capture, body: Body | None) -> bytes | None:
-    return None if body is None or body.digest is None else capture.body(body)

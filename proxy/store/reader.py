@@ -359,9 +359,9 @@ class Capture:
             streams.append(self._select(source, where, values, died=died))
         return islice(heapq.merge(*streams, key=lambda exchange: exchange.started_ns), limit)
 
-    def body(self, body: Body) -> bytes:
-        """A body's stored content, whole; b"" when nothing was kept. Raises CaptureError when it was lost."""
-        return b"".join(self.body_chunks(body))
+    def body(self, body: Body | None) -> bytes | None:
+        """A body's content, whole; None where there is none, or none was kept. Raises CaptureError for a lost one."""
+        return None if body is None or body.digest is None else b"".join(self.body_chunks(body))
 
     def body_chunks(self, body: Body) -> Iterator[bytes]:
         """A body's stored content, in pieces of at most about 1 MiB for long ones. Raises as `body` does."""

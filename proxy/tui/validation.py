@@ -17,7 +17,7 @@ from gymtap.proxy.check.tool_check import ToolCheck, ToolReport
 from gymtap.proxy.check.vllm_rules import RULES_VERSION
 from gymtap.proxy.store import Capture
 from gymtap.proxy.tui.exchange_texts import findings
-from gymtap.proxy.views.answers import body_of, message_of
+from gymtap.proxy.views.answers import message_of
 from gymtap.proxy.views.marks import FAILED_STYLE
 from gymtap.proxy.views.plain import one_line
 from gymtap.proxy.views.words import counted, exchange_status
@@ -63,7 +63,7 @@ def _refused(capture: Capture, exchange: Exchange, found: list[Finding]) -> Iter
 
 
 def _checked(capture: Capture, exchange: Exchange, told: _Told) -> Iterator[Finding]:
-    request = body_of(capture, exchange.request.body) or b""
+    request = capture.body(exchange.request.body) or b""
     for carrier in carriers_in(exchange.id, request) if request else ():
         if isinstance(carrier, str):
             continue
@@ -80,7 +80,7 @@ def _checked(capture: Capture, exchange: Exchange, told: _Told) -> Iterator[Find
         else:
             told.not_asked.add("the grammar engines: the request has no tools")
     response = exchange.response
-    answer = body_of(capture, response.body) if response else None
+    answer = capture.body(response.body) if response else None
     if answer and exchange.call in _GENERATIONS and not exchange.failed:
         told.asked.append("the form of the answer")
         yield from check_answer(answer)

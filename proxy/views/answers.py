@@ -9,13 +9,8 @@ _READ_MAX_BYTES = 4 * 2**20
 _START_BYTES = 64 * 2**10
 
 
-def body_of(capture: Capture, body: Body | None) -> bytes | None:
-    """A recorded body; None when there is none or it was not kept. Raises CaptureError when the capture lost it."""
-    return None if body is None or body.digest is None else capture.body(body)
-
-
 def body_start(capture: Capture, body: Body | None) -> tuple[bytes | None, bool]:
-    """As `body_of`, but of a very large body only the beginning; and whether it is whole."""
+    """As `Capture.body`, but of a very large body only the beginning; and whether it is whole."""
     if body is None or body.digest is None:
         return None, True
     read = bytearray()

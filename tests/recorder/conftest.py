@@ -71,8 +71,7 @@ class Desk:
     def bodies(self, exchange: Exchange) -> tuple[bytes | None, bytes | None]:
         capture = Capture(self.directory)
         answer = exchange.response.body if exchange.response else None
-        asked = exchange.request.body
-        return (capture.body(asked) if asked else None, capture.body(answer) if answer else None)
+        return capture.body(exchange.request.body), capture.body(answer)
 
 
 @pytest.fixture

@@ -75,7 +75,7 @@ def leaks(directory: Path) -> list[str]:
     capture = Capture(directory)
     for exchange in capture.exchanges():
         for body in (exchange.request.body, exchange.response.body if exchange.response else None):
-            if body is not None and CORE.encode() in capture.body(body):
+            if CORE.encode() in (capture.body(body) or b""):
                 found.append(f"a body of {exchange.id}")
     return found
 
