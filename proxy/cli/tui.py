@@ -44,6 +44,8 @@ def _tui(
     while following is not None:
         ended = GymtapTui(following)
         following = ended.run()
+        if following is None:
+            gc.freeze()  # Python looks at all objects once more when it ends: seconds, where bodies were large
         if ended.crash is not None:
             raise ended.crash
         if ended.return_code:
