@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gymtap.proxy.cli import screen
-from gymtap.proxy.cli.options import JsonOption
+from gymtap.proxy.cli.options import JsonOption, SourcesArgument
 from gymtap.proxy.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -26,9 +26,6 @@ _ROUTES = ("auto", "strict_tool", "required_json", "response_format", "all")
 _BACKENDS = ("auto", "xgrammar", "guidance", "outlines")
 _CLEAN, _FINDINGS, _COULD_NOT = 0, 1, 2
 
-SourcesArgument = Annotated[
-    list[str], typer.Argument(metavar="FILE|CAPTURE...", help="JSON Lines, JSON, a folder of them, or a capture.")
-]
 EnginesOption = Annotated[
     str | None,
     typer.Option("--engines-python", metavar="PYTHON", help="An interpreter that has the engines, say vLLM's own."),

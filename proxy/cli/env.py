@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from gymtap.proxy.cli.options import JsonOption
+from gymtap.proxy.cli.options import JsonOption, NoCausality, NoEgress, NoTakeover
 
 
 def register(app: typer.Typer) -> None:
@@ -22,9 +22,9 @@ def _env(  # noqa: PLR0917 - typer calls it by name
         str | None, typer.Option(help="The control address, where no capture can be read here.", metavar="URL")
     ] = None,
     token: Annotated[str, typer.Option(envvar="GYMTAP_TOKEN", help="The token, with --control.")] = "",
-    no_takeover: Annotated[bool, typer.Option("--no-takeover", help="Do not listen in the servers' place.")] = False,
-    no_causality: Annotated[bool, typer.Option("--no-causality", help="Do not pass the parent exchange on.")] = False,
-    no_egress: Annotated[bool, typer.Option("--no-egress", help="Do not capture calls that leave Gym.")] = False,
+    no_takeover: NoTakeover = False,
+    no_causality: NoCausality = False,
+    no_egress: NoEgress = False,
     as_json: JsonOption = False,
 ) -> None:
     """Print export lines for a launcher that cannot be wrapped: a Slurm script, a Ray runtime_env."""

@@ -1,5 +1,6 @@
 """The options that several commands share, so that they are called and explained the same everywhere."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -22,6 +23,17 @@ FilterOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON instead (see docs/cli.md).")]
+SourcesArgument = Annotated[
+    list[str], typer.Argument(metavar="FILE|CAPTURE...", help="JSON Lines, JSON, a folder of them, or a capture.")
+]
+
+
+class Misses(StrEnum):
+    """What becomes of a request that was not recorded, as `--miss` and `--stub-miss` name it."""
+
+    FAIL = "fail"
+    PASS_ON = "pass"  # noqa: S105 - to pass on, not a password
+
 
 # What a tap is started with.
 
@@ -37,3 +49,9 @@ Without = Annotated[
     list[str] | None,
     typer.Option(help="Leave an addon out, as in --without contracts. May be repeated.", metavar="ADDON"),
 ]
+
+# Which parts of the wiring a run is without.
+
+NoTakeover = Annotated[bool, typer.Option("--no-takeover", help="Do not listen in the servers' place.")]
+NoCausality = Annotated[bool, typer.Option("--no-causality", help="Do not pass the parent exchange on.")]
+NoEgress = Annotated[bool, typer.Option("--no-egress", help="Do not capture calls that leave Gym.")]

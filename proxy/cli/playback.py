@@ -1,18 +1,10 @@
 """`gymtap playback`: stand where the provider stood, and answer from a capture."""
 
-from enum import StrEnum
 from typing import Annotated
 
 import typer
 
-from gymtap.proxy.cli.options import CaptureArgument, JsonOption
-
-
-class Misses(StrEnum):
-    """What becomes of a request that was not recorded, as `--miss` names it."""
-
-    FAIL = "fail"
-    PASS_ON = "pass"  # noqa: S105 - to pass on, not a password
+from gymtap.proxy.cli.options import CaptureArgument, JsonOption, Misses
 
 
 def register(app: typer.Typer) -> None:

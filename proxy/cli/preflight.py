@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gymtap.proxy.cli import screen
-from gymtap.proxy.cli.options import JsonOption
+from gymtap.proxy.cli.options import JsonOption, SourcesArgument
 from gymtap.proxy.core.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,9 +30,7 @@ def register(app: typer.Typer) -> None:
 
 
 def _preflight(
-    sources: Annotated[
-        list[str], typer.Argument(metavar="FILE|CAPTURE...", help="JSON Lines, JSON, a folder of them, or a capture.")
-    ],
+    sources: SourcesArgument,
     *,
     endpoint: Annotated[str, typer.Option(metavar="URL", help="The provider, as in policy_base_url (ends in /v1).")],
     model: Annotated[str | None, typer.Option(metavar="NAME", help="The model's name; the first one served.")] = None,

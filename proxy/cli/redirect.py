@@ -1,9 +1,10 @@
 """`gymtap redirect`: capture a Gym that runs already, untouched, as root."""
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from gymtap.proxy.cli.options import CaptureDirectory, StrictCapture
 
 
 def register(app: typer.Typer) -> None:
@@ -14,15 +15,11 @@ def register(app: typer.Typer) -> None:
 def _redirect(
     ports: Annotated[str, typer.Option(help="The ports of Gym's servers, as in 10001-20000.", metavar="A-B")] = "",
     *,
-    capture: Annotated[
-        Path | None, typer.Option("--capture", "-c", help="Where to keep the capture; a new directory by default.")
-    ] = None,
+    capture: CaptureDirectory = None,
     gid: Annotated[
         int, typer.Option(min=1, help="The group that the proxy runs with; nothing else may run with it.")
     ] = 65534,
-    strict_capture: Annotated[
-        bool, typer.Option("--strict-capture", help="Stop the traffic rather than let any pass unrecorded.")
-    ] = False,
+    strict_capture: StrictCapture = False,
     iptables: Annotated[
         bool, typer.Option("--iptables", help="Use iptables and a guard process, as on kernels before 5.12.")
     ] = False,

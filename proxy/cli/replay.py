@@ -1,19 +1,11 @@
 """`gymtap replay`: send a row or an exchange again, and say whether it does the same."""
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from gymtap.proxy.cli.options import CaptureOption, FilterOption, JsonOption
-
-
-class Misses(StrEnum):
-    """What becomes of a request that was not recorded, as `--stub-miss` names it."""
-
-    FAIL = "fail"
-    PASS_ON = "pass"  # noqa: S105 - to pass on, not a password
+from gymtap.proxy.cli.options import CaptureOption, FilterOption, JsonOption, Misses
 
 
 def register(app: typer.Typer) -> None:

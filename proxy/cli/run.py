@@ -4,7 +4,16 @@ from typing import Annotated
 
 import typer
 
-from gymtap.proxy.cli.options import CaptureDirectory, KeepCookies, StrictCapture, UpstreamCa, Without
+from gymtap.proxy.cli.options import (
+    CaptureDirectory,
+    KeepCookies,
+    NoCausality,
+    NoEgress,
+    NoTakeover,
+    StrictCapture,
+    UpstreamCa,
+    Without,
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -17,9 +26,9 @@ def _run(  # noqa: PLR0917 - typer calls it by name
         list[str], typer.Argument(help="The command to run, as in: -- gym eval run ...", metavar="-- COMMAND...")
     ],
     capture: CaptureDirectory = None,
-    no_takeover: Annotated[bool, typer.Option("--no-takeover", help="Do not listen in the servers' place.")] = False,
-    no_causality: Annotated[bool, typer.Option("--no-causality", help="Do not pass the parent exchange on.")] = False,
-    no_egress: Annotated[bool, typer.Option("--no-egress", help="Do not capture calls that leave Gym.")] = False,
+    no_takeover: NoTakeover = False,
+    no_causality: NoCausality = False,
+    no_egress: NoEgress = False,
     proxy_env: Annotated[
         bool,
         typer.Option("--proxy-env", help="Be an HTTPS proxy too, and set its variables and CA; see docs/mitmproxy.md."),
