@@ -202,11 +202,14 @@ def _checked(file: _File, jobs: int | None, *, quiet: bool) -> "RowReport":
 
 
 def _draw_rows(report: "RowReport", labels: Sequence[str]) -> None:
+    from gymtap.proxy.views.finding_view import finding_lines
+
     console = screen.out()
     for group in report.groups:
-        places = [labels[line - 1] if labels else str(line) for line in group.lines]
+        places = [labels[number - 1] if labels else str(number) for number in group.lines]
         where = ("row " if labels else "line ") + ", ".join(places) + (", …" if group.count > len(places) else "")
-        _draw_finding(console, {**group.as_json(), "where": where, "count": 1, "times": group.count})
+        for line in finding_lines(group.finding, where, times=group.count):
+            console.print(line)
     if report.total.more_kinds:
         screen.note(f"! {report.total.more_kinds:,} findings of yet other kinds are not shown")
     rate = f"{report.total.rows / report.seconds:,.0f} rows/s" if report.seconds else ""
@@ -242,31 +245,19 @@ def _engines(python: str | None) -> "Engines":
 
 
 def _draw(report: "ToolReport") -> None:
+    from gymtap.proxy.views.finding_view import finding_lines
+
     console = screen.out()
     for met in report.findings:
-        _draw_finding(console, met.as_json())
+        more = f" (and {met.count - 1:,} more)" if met.count > 1 else ""
+        for drawn in finding_lines(met.finding, met.where + more):
+            console.print(drawn)
     for line in report.unread:
         screen.note(f"! {line}")
     for line in sorted(report.not_run):
         screen.note(f"! not checked: {line}")
     counts = f"{report.tools:,} tools in {report.requests:,} requests: {report.distinct_tools:,} distinct"
     console.print(f"{counts}, {len(report.schemas):,} schemas, {report.errors():,} errors")
-
-
-def _draw_finding(console: Any, found: dict[str, Any]) -> None:
-    times = f" (and {found['count'] - 1:,} more)" if found["count"] > 1 else ""
-    styles = {"error": "bold red", "warning": "yellow", "note": "dim"}
-    console.print(f"{found['severity']:<8}", style=styles[found["severity"]], end="")
-    often = f"{found['times']:,} times: " if found.get("times", 1) > 1 else ""
-    console.print(f"{found['rule']}  {often}{found['message']}")
-    place = f"{found['where']}{times}  {found.get('pointer', '')}".rstrip()
-    console.print(f"        at {place}")
-    if "expected" in found:
-        console.print(f"        expected {found['expected']}")
-    if "found" in found:
-        console.print(f"        found {found['found']}")
-    if "fix" in found:
-        console.print(f"        fix: {found['fix']}", style="green")
 
 
 def _install(

@@ -7,7 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from gymtap.proxy.preflight.sweep import LiveReport, Result
-    from gymtap.schemas import Finding
 
 _CLEAN, _FINDINGS, _COULD_NOT = 0, 1, 2
 
@@ -110,14 +109,18 @@ def _status(report: "LiveReport") -> int:
 
 
 def _draw(report: "LiveReport") -> None:
+    from gymtap.proxy.views.finding_view import finding_lines
+
+    out = screen.out()
     for found, result in report.findings:
-        _draw_finding(found, result)
+        for drawn in finding_lines(found, _where(result)):
+            out.print(drawn)
     for line in report.plan.unread:
         screen.note(f"! {line}")
     accepted = sum(result.ok for result in report.results)
     told = f"{report.endpoint} {report.model}: {accepted:,} of {len(report.plan.asked):,} distinct requests accepted"
     others = ", ".join(f"{count:,} {name}" for name, count in sorted(report.outcomes.items()) if name != "accepted")
-    screen.out().print(told + (f"; {others}" if others else ""))
+    out.print(told + (f"; {others}" if others else ""))
     different = [result for result in report.results if result.agrees is False]
     if different:
         screen.note(f"! our verdict differs from the endpoint's for {len(different):,} of them (see --json)")
@@ -125,18 +128,7 @@ def _draw(report: "LiveReport") -> None:
         screen.note(f"{report.plan.without:,} of {report.plan.rows:,} rows have nothing that a grammar is made of")
 
 
-def _draw_finding(found: "Finding", result: "Result | None") -> None:
-    from rich.text import Text
-
-    from gymtap.proxy.views.plain import printable
-
-    out: Any = screen.out()
-    style = {"error": "bold red", "warning": "yellow", "note": "dim"}[found.severity]
-    out.print(Text.assemble((f"{found.severity:<8}", style), found.rule, "  ", printable(found.message)))
-    if result is not None:
-        more = f" (and {result.asked.count - 1:,} more)" if result.asked.count > 1 else ""
-        out.print(Text(f"        at {printable(result.asked.where)}{more}  {found.pointer or ''}".rstrip()))
-    if found.found:
-        out.print(Text(f"        found {printable(found.found)}"))
-    if found.fix:
-        out.print(Text(f"        fix: {printable(found.fix)}", "green"))
+def _where(result: "Result | None") -> str:
+    if result is None:
+        return ""
+    return result.asked.where + (f" (and {result.asked.count - 1:,} more)" if result.asked.count > 1 else "")
