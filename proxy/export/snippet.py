@@ -2,6 +2,9 @@
 
 What was redacted is taken from the environment (`OPENAI_API_KEY`, or `GYMTAP_<HEADER>`), so that nothing has to be
 pasted. What belongs to the connection, and what the client makes itself, is left out.
+
+What was recorded may have been written by anybody, and is pasted into somebody's shell: nothing of it is ever code, has
+control characters, which terminals act upon, or begins another header field or request.
 """
 
 import base64
@@ -32,12 +35,20 @@ _ARGUMENT_BYTES = 100_000  # Linux takes 128 KiB in one
 _EXPECTED_BYTES = 2**20  # from here on curl asks before it sends
 _TARGET_VARIABLE = "GYMTAP_TARGET"
 _PLAIN_TARGET = re.compile(r"/(?:[A-Za-z0-9\-._~!$&'()*+,;=:@/?]|%[0-9A-F]{2})*")
+_TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
+_ENDS_A_FIELD = re.compile(r"[\r\n\0]")
+_CONTROLS = re.compile(r"[\x00-\x1f\x7f]")
+_ACTED_UPON = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")  # by a terminal: all but tabs and line feeds
 _PARTS = re.compile(f"({re.escape(PLACEHOLDER)})")
 
 
 def curl(kept: Kept) -> str:
-    """A shell command that sends the same request; a body that no command line can hold comes through base64."""
+    """A shell command that sends the same request; a body that no command line can hold comes through base64.
+
+    Raises UsageError for a request that no client sends.
+    """
     exchange, body = kept.exchange, kept.request_body or b""
+    _check(exchange)
     headers = _headers(exchange)
     method = exchange.request.method
     lines = ["curl --head" if method == "HEAD" else f"curl --request {shlex.quote(method)}"]
@@ -52,8 +63,19 @@ def curl(kept: Kept) -> str:
     target = exchange.request.target
     if not _is_plain_target(target):
         lines.append(f"--request-target {_shell(_TARGET_VARIABLE, target)}")
-    lines.append(shlex.quote(url(kept) if _is_plain_target(target) else _origin(kept)))
+    lines.append(f"--url {_quoted(url(kept) if _is_plain_target(target) else _origin(kept))}")
     return _warned(kept) + before + " \\\n  ".join(lines) + "\n"
+
+
+def _check(exchange: Exchange) -> None:
+    asked = exchange.request
+    if not _TOKEN.fullmatch(asked.method) or not asked.target or _CONTROLS.search(asked.target):
+        raise UsageError(f"{exchange.id} has a method or a target that no client sends", "use --format jsonl")
+
+
+def _is_sent(name: str, value: str) -> bool:
+    """Whether any client sends such a field: imported ones may have line ends, which would begin another."""
+    return _TOKEN.fullmatch(name) is not None and _ENDS_A_FIELD.search(value) is None
 
 
 def _header(name: str, value: str) -> str:
@@ -72,10 +94,13 @@ def _origin(kept: Kept) -> str:
 
 
 def _warned(kept: Kept) -> str:
-    """A comment where the body is not what was sent."""
+    """Comments where it is not what was sent."""
+    said = []
     if PLACEHOLDER.encode() in (kept.request_body or b""):
-        return f"# In the body, {PLACEHOLDER} stands for what was redacted: put yours in its place.\n"
-    return ""
+        said.append(f"In the body, {PLACEHOLDER} stands for what was redacted: put yours in its place.")
+    if not all(_is_sent(name, value) for name, value in kept.exchange.request.headers):
+        said.append("Header fields that no client sends (line ends, odd names) are left out.")
+    return "".join(f"# {line}\n" for line in said)
 
 
 def _unsent(headers: Sequence[tuple[str, str]], body: bytes) -> list[str]:
@@ -88,8 +113,10 @@ def _unsent(headers: Sequence[tuple[str, str]], body: bytes) -> list[str]:
 
 def _is_plain(body: bytes) -> bool:
     """Whether it can be an argument; one that begins with @ would be a file's name."""
+    if body.startswith(b"@") or len(body) >= _ARGUMENT_BYTES:
+        return False
     try:
-        return "\0" not in body.decode() and not body.startswith(b"@") and len(body) < _ARGUMENT_BYTES
+        return _ACTED_UPON.search(body.decode()) is None
     except UnicodeDecodeError:
         return False
 
@@ -97,7 +124,11 @@ def _is_plain(body: bytes) -> bool:
 def _headers(exchange: Exchange, without: Sequence[str] = ()) -> list[tuple[str, str]]:
     coded = exchange.request.body is not None and exchange.request.body.encoding is not None
     left_out = {*_OF_THE_CONNECTION, *without, *(["content-encoding"] if coded else [])}
-    return [(name, value) for name, value in exchange.request.headers if name.lower() not in left_out]
+    return [
+        (name, value)
+        for name, value in exchange.request.headers
+        if name.lower() not in left_out and _is_sent(name, value)
+    ]
 
 
 def _variable(name: str) -> str:
@@ -117,9 +148,12 @@ def _quoted(text: str) -> str:
     """Recorded text has a character for each byte that crossed the wire."""
     raw = text.encode("latin-1", "replace")
     try:
-        return shlex.quote(raw.decode())
+        plain = raw.decode()
     except UnicodeDecodeError:
+        plain = "\0"
+    if _ACTED_UPON.search(plain):
         return f"\"$(printf '{''.join(f'\\{byte:03o}' for byte in raw)}')\""
+    return shlex.quote(plain)
 
 
 def _python(variable: str, text: str) -> str:
@@ -140,8 +174,12 @@ def _python_text(variable: str, text: str) -> str:
 
 
 def python(kept: Kept) -> str:
-    """A script with httpx that sends the same bytes and prints the answer; without time limit, following nothing."""
+    """A script with httpx that sends the same bytes and prints the answer; without time limit, following nothing.
+
+    Raises UsageError for a request that no client sends.
+    """
     asked = kept.exchange.request
+    _check(kept.exchange)
     headers = [
         f"    ({name.encode()!r}, {_python(_variable(name), value)})," for name, value in _headers(kept.exchange)
     ]
