@@ -1,4 +1,4 @@
-"""`gymtap check tools`, `gymtap check rows` and `gymtap engines`: contracts looked at before a rollout is spent.
+"""`gymtap check tools` and `gymtap check rows`: contracts looked at before a rollout is spent.
 
 Exit status: 0 nothing wrong, 1 errors found, 2 it could not be looked at (a file, or an engine that is not there).
 """
@@ -13,11 +13,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from gymtap.proxy.cli import screen
-from gymtap.proxy.cli.options import JsonOption, SourcesArgument
+from gymtap.proxy.cli.options import EnginesOption, JsonOption, SourcesArgument
 from gymtap.proxy.core.errors import UsageError
 
 if TYPE_CHECKING:
-    from gymtap.proxy.check.engines import Engines
     from gymtap.proxy.check.row_check import Against, RowReport
     from gymtap.proxy.check.tool_check import ToolReport
     from gymtap.proxy.check.vllm_rules import Route
@@ -26,22 +25,13 @@ _ROUTES = ("auto", "strict_tool", "required_json", "response_format", "all")
 _BACKENDS = ("auto", "xgrammar", "guidance", "outlines")
 _CLEAN, _FINDINGS, _COULD_NOT = 0, 1, 2
 
-EnginesOption = Annotated[
-    str | None,
-    typer.Option("--engines-python", metavar="PYTHON", help="An interpreter that has the engines, say vLLM's own."),
-]
-
 
 def register(app: typer.Typer) -> None:
-    """Add the commands."""
+    """Add the command, with its two."""
     check = typer.Typer(rich_markup_mode=None, help="Check data against the servers' rules.")
     check.command("tools")(_tools)
     check.command("rows")(_rows)
     app.add_typer(check, name="check")
-    engines = typer.Typer(rich_markup_mode=None, help="The grammar engines that vLLM runs.")
-    engines.command("install")(_install)
-    engines.command("show")(_show)
-    app.add_typer(engines, name="engines")
 
 
 def _tools(
@@ -55,13 +45,14 @@ def _tools(
     as_json: JsonOption = False,
 ) -> None:
     """Check every distinct tool and tool list: structure, JSON Schema, and vLLM's grammar verdict."""
+    from gymtap.proxy.check.engines import Engines
     from gymtap.proxy.check.tool_check import ToolCheck
     from gymtap.proxy.check.vllm_rules import Backend
     from gymtap.proxy.cli.captured_requests import requests_of
 
     _among("--backend", backend, _BACKENDS)
     _about_version(vllm)
-    with _engines(engines_python) as engines:
+    with Engines(python=engines_python) as engines:
         check = ToolCheck(None if no_grammar else engines, Backend(backend), _routes(path))
         for source in sources:
             check.feed(requests_of(Path(source)))
@@ -238,12 +229,6 @@ def _about_version(wanted: str) -> None:
         screen.note(f"! the rules are those of vLLM {RULES_VERSION}; {differs}")
 
 
-def _engines(python: str | None) -> "Engines":
-    from gymtap.proxy.check.engines import Engines
-
-    return Engines(python=python)
-
-
 def _draw(report: "ToolReport") -> None:
     from gymtap.proxy.views.finding_view import finding_lines
 
@@ -258,25 +243,3 @@ def _draw(report: "ToolReport") -> None:
         screen.note(f"! not checked: {line}")
     counts = f"{report.tools:,} tools in {report.requests:,} requests: {report.distinct_tools:,} distinct"
     console.print(f"{counts}, {len(report.schemas):,} schemas, {report.errors():,} errors")
-
-
-def _install(
-    version: Annotated[str, typer.Argument(metavar="VLLM", help="The vLLM release whose engines to get.")] = "0.32",
-) -> None:
-    """Install the engines of a vLLM release, without torch, apart from this environment."""
-    from gymtap.proxy.check.engines import install
-
-    screen.note(f"the engines of vLLM {version} are in {install(version)}")
-    _show()
-
-
-def _show(engines_python: EnginesOption = None, *, as_json: JsonOption = False) -> None:
-    """Show which engines can be run, and their versions."""
-    with _engines(engines_python) as engines:
-        versions = engines.versions()
-    if as_json:
-        screen.write_json(versions)
-    else:
-        for name, version in versions.items():
-            screen.out().print(f"{name:<12}{version or 'missing: gymtap engines install'}")
-    raise typer.Exit(_CLEAN if all(versions.values()) else _COULD_NOT)

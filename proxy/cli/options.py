@@ -23,6 +23,10 @@ FilterOption = Annotated[
     ),
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON instead (see docs/cli.md).")]
+EnginesOption = Annotated[
+    str | None,
+    typer.Option("--engines-python", metavar="PYTHON", help="An interpreter that has the engines, say vLLM's own."),
+]
 SourcesArgument = Annotated[
     list[str], typer.Argument(metavar="FILE|CAPTURE...", help="JSON Lines, JSON, a folder of them, or a capture.")
 ]

@@ -25,6 +25,7 @@ from gymtap.proxy.cli import (
     demo,
     diff,
     doctor,
+    engines,
     env,
     export,
     import_,
@@ -52,7 +53,7 @@ _COMMANDS = {
     "Record": (demo, run, up, env, redirect, addon_path),
     "What happened": (captures, tui, rows, tree, show, note, inflight, tail),
     "Why": (why, causes, doctor, skill),
-    "What does not fit": (check, preflight),
+    "What does not fit": (check, preflight, engines),
     "Again": (replay, playback, diff, bundle),
     "Elsewhere": (import_, export, serve),
 }
