@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gymtap.proxy.core.calls import route as split
-from gymtap.proxy.core.contracts.finding import Path, clip, finding, pointer, short
+from gymtap.proxy.core.contracts.finding import Path, clip, finding, has, pointer, short
 from gymtap.proxy.core.contracts.openapi import Contract, Model, Violation
 from gymtap.proxy.core.contracts.pydantic_errors import findings_of
 from gymtap.proxy.core.flow import Flow
@@ -157,15 +157,9 @@ def _path(text: str, value: Any) -> Path:
         key: str | int = part.replace("~1", "/").replace("~0", "~")
         if isinstance(value, list) and part.isdecimal():
             key = int(part)
-        value = value[key] if _has(value, key) else None
+        value = value[key] if has(value, key) else None
         path.append(key)
     return tuple(path)
-
-
-def _has(value: Any, key: str | int) -> bool:
-    if isinstance(value, list):
-        return isinstance(key, int) and key < len(value)
-    return isinstance(value, dict) and key in value
 
 
 def _request(flow: Flow, one: Violation, severity: Severity, verb: str) -> Finding:

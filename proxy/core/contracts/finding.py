@@ -1,4 +1,4 @@
-"""Findings about a place in a body: JSON pointers, and values that are bounded before they are kept."""
+"""Places in a body, and findings about them, whose values are bounded before they are kept."""
 
 import json
 from typing import Any
@@ -14,6 +14,20 @@ type Path = tuple[str | int, ...]
 def pointer(path: Path) -> str:
     """RFC 6901; `()` is the whole document."""
     return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
+
+
+def has(value: Any, part: str | int) -> bool:
+    """Whether a value has something at that key or index."""
+    if isinstance(value, list):
+        return isinstance(part, int) and part < len(value)
+    return isinstance(value, dict) and part in value
+
+
+def at(value: Any, path: Path) -> Any:
+    """What stands at a place of a value that has it."""
+    for part in path:
+        value = value[part]
+    return value
 
 
 def clip(text: str) -> str:

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jsonschema_rs
 
 from gymtap.proxy.core.contracts import formats
-from gymtap.proxy.core.contracts.finding import Path, clip
+from gymtap.proxy.core.contracts.finding import Path, at, clip
 
 CREATE_PARAMS = frozenset({"input", "tools", "tool_choice"})
 """What tells the model of a request for a generation (`NeMoGymResponseCreateParamsNonStreaming` in Gym 0.7)."""
@@ -131,7 +131,7 @@ class Model:
         return [self._violation(path if name is None else (*path, name), kind, error, wanted, value) for name in names]
 
     def _violation(self, path: Path, kind: str, error: Any, wanted: tuple[str, ...], value: Any) -> Violation:
-        there = None if kind == "Required" else _at(value, path)
+        there = None if kind == "Required" else at(value, path)
         return Violation(path, kind, str(error.message), there, wanted, self.says(path))
 
 
@@ -167,12 +167,6 @@ def _closest(context: list[list[Any]], path: Path) -> list[Any]:
 
 def _is_null(branch: list[Any]) -> bool:
     return len(branch) == 1 and list(getattr(branch[0].kind, "types", ())) == ["null"]
-
-
-def _at(value: Any, path: Path) -> Any:
-    for part in path:
-        value = value[part]
-    return value
 
 
 def resolve(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gymtap.proxy.core.contracts.finding import Path, finding
+from gymtap.proxy.core.contracts.finding import Path, at, finding, has
 from gymtap.schemas import Finding, Severity
 
 MAX_FINDINGS = 20
@@ -21,16 +21,10 @@ def path_of(loc: Sequence[str | int], value: Any, *, missing: bool = False) -> P
     path: list[str | int] = []
     node = value
     for part in loc[: len(loc) - missing]:
-        if _has(node, part):
+        if has(node, part):
             node = node[part]
             path.append(part)
     return (*path, loc[-1]) if missing and loc else tuple(path)
-
-
-def _has(node: Any, part: str | int) -> bool:
-    if isinstance(node, list):
-        return isinstance(part, int) and part < len(node)
-    return isinstance(node, dict) and part in node
 
 
 def findings_of(errors: Sequence[Mapping[str, Any]], value: Any, rule: str, source: str) -> list[Finding]:
@@ -39,7 +33,7 @@ def findings_of(errors: Sequence[Mapping[str, Any]], value: Any, rule: str, sour
     for error in _closest(errors, value):
         missing = error["type"] == "missing"
         path = path_of(error["loc"], value, missing=missing)
-        there = None if missing else _at(value, path)
+        there = None if missing else at(value, path)
         message = f"{source}: {error['msg']}"
         found.setdefault(path, finding(rule, Severity.ERROR, message, path, found=there, expected=_expected(error)))
     return list(found.values())[:MAX_FINDINGS]
@@ -50,12 +44,6 @@ def _expected(error: Mapping[str, Any]) -> str | None:
         return "a value"
     wanted = re.match(r"Input should be ([^,;]+)", error["msg"])
     return wanted[1] if wanted else None
-
-
-def _at(value: Any, path: Path) -> Any:
-    for part in path:
-        value = value[part]
-    return value
 
 
 def _closest(errors: Sequence[Mapping[str, Any]], value: Any) -> list[Mapping[str, Any]]:
@@ -84,7 +72,7 @@ def _union_site(error: Mapping[str, Any], value: Any) -> Loc | None:
     """The part of a `loc` before its first union branch; None when it has none."""
     node, loc = value, tuple(error["loc"])
     for index, part in enumerate(loc):
-        if _has(node, part):
+        if has(node, part):
             node = node[part]
         else:
             is_missing_key = index == len(loc) - 1 and error["type"] == "missing"
