@@ -148,10 +148,6 @@ class Tap:
         self._recorder.listening(listener.server)
         return listener
 
-    async def close_listener(self, listener: Listener) -> None:
-        """Close a boundary and its connections."""
-        await listener.close()
-
     async def broken(self) -> str:
         """Wait until a strict tap has met something that it could not record, and lets nothing pass; the reason.
 

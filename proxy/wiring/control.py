@@ -35,9 +35,6 @@ class Listening(Protocol):
     ) -> Listener:
         """Open a boundary. Raises ListenError."""
 
-    async def close_listener(self, listener: Listener) -> None:
-        """Close it, with its connections."""
-
 
 @dataclass
 class _Lease:
@@ -100,7 +97,7 @@ class Control:
         if self._runner is not None:
             await self._runner.cleanup()
         for listener in self._egress.values():
-            await self._tap.close_listener(listener)
+            await listener.close()
         self._egress.clear()
 
     @web.middleware
@@ -158,7 +155,7 @@ class Control:
             raise ListenError(f"the tap listens at {held.origin.address} for {name}, which is alive") from None
 
     async def _release(self, origin: Origin, lease: _Lease) -> None:
-        await self._tap.close_listener(lease.listener)
+        await lease.listener.close()
         if self._leases.get(origin) is lease:
             del self._leases[origin]
         lease.ended.set()
