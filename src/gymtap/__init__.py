@@ -1,3 +1,1 @@
 """gymtap: a request-boundary debugging proxy for NeMo Gym."""
-
-__version__ = "0.1.0"
