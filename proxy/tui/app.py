@@ -21,7 +21,8 @@ from rich.text import Text
 from textual import events, work
 from textual.app import App, SuspendNotSupported, SystemCommand
 from textual.binding import ActiveBinding, Binding, BindingType
-from textual.screen import Screen
+from textual.command import CommandPalette
+from textual.screen import ModalScreen, Screen
 from textual.worker import Worker, WorkerState, get_current_worker
 
 from gymtap.proxy.core.errors import GymtapError
@@ -256,8 +257,18 @@ class GymtapTui(App[Path]):
             return
         if diagnosis.exchange is None:
             self.notify(f"no exchange of row {line.label} is at fault", timeout=3)
-        else:
+        elif not self._asks:
             self.show_exchange(diagnosis.exchange, diagnosis)
+
+    def action_command_palette(self) -> None:
+        """All commands; a view may have come over ones that were open, which textual does not foresee."""
+        if not isinstance(self.screen, CommandPalette):
+            self.push_screen(CommandPalette())
+
+    @property
+    def _asks(self) -> bool:
+        """Whether something is being asked: what comes late must not come between."""
+        return isinstance(self.screen, ModalScreen)
 
     def action_help(self) -> None:
         """All keys of this view, and the filter language."""
@@ -346,7 +357,8 @@ class GymtapTui(App[Path]):
         except GymtapError as error:
             self.notify(": ".join(filter(None, (str(error), error.hint))), timeout=5, markup=False)
             return
-        self.show_comparison(other, Place(reader.path, what))
+        if not self._asks:
+            self.show_comparison(other, Place(reader.path, what))
 
     def action_captures(self) -> None:
         """To what else there is to look at."""

@@ -12,6 +12,7 @@ import orjson
 import pytest
 from aiohttp import web
 from aiohttp.test_utils import TestServer
+from textual.command import CommandPalette
 from textual.widgets import Input
 
 from gymtap.proxy.core.errors import UsageError
@@ -28,7 +29,7 @@ from gymtap.proxy.tui.row_page import RowPage
 from gymtap.proxy.tui.rows_page import RowsPage
 from gymtap.proxy.tui.rows_table import RowsTable
 from gymtap.proxy.tui.text_page import TextPage
-from gymtap.schemas import Call
+from gymtap.schemas import Call, RowState
 
 type Open = Any
 """See `opened` in conftest.py."""
@@ -433,3 +434,19 @@ async def test_another_capture_is_opened_from_the_list(
         await desk.press("G", "enter")
         await desk.until(lambda: desk.app.return_value is not None)
     assert desk.app.return_value == tmp_path / "replays" / "two"
+
+
+async def test_what_comes_late_does_not_come_over_what_is_asked(opened: Open, demo_capture: Path) -> None:
+    """And the palette opens where a view is over another palette."""
+    async with opened(demo_capture) as desk:
+        app = desk.app
+        line = next(line for line in app.rows.lines if line.state is RowState.FAILED)
+        came = app.show_root(line)
+        app.action_command_palette()
+        await came.wait()
+        await desk.until(lambda: isinstance(app.screen, CommandPalette) and app.screen.is_mounted)
+        app.show_row(line)
+        await desk.until(lambda: isinstance(app.screen, RowPage) and app.screen.is_mounted)
+        await desk.press("colon")
+        await desk.until(lambda: isinstance(app.screen, CommandPalette))
+        assert [type(screen) for screen in app.screen_stack[-3:]] == [CommandPalette, RowPage, CommandPalette]
