@@ -18,6 +18,7 @@ import threading
 import time
 import types
 from importlib import metadata
+from pathlib import Path
 from typing import Any
 
 Question = dict[str, str]
@@ -25,6 +26,10 @@ Answer = dict[str, Any]
 
 ANSWER_CPU_S = 20
 """How long one question may take; beyond it the system ends the process (SIGXCPU)."""
+
+ANSWER_BYTES = 2 << 30
+"""How much memory one question may take, where the system can say what is taken: outlines' regex for arrays nested
+twenty deep is larger than most machines."""
 
 INDEX_CPU_S = 2.0
 """vLLM gives outlines' index 5 s (VLLM_REGEX_COMPILATION_TIMEOUT_S), over a vocabulary far larger than the 256 here.
@@ -181,6 +186,15 @@ def _allow(seconds: int) -> None:
     resource.setrlimit(resource.RLIMIT_CPU, (used + seconds, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
 
+def _bound_memory() -> None:
+    """Limit what is allocated from now on, so that an engine that wants it all ends itself, and not its neighbours."""
+    try:
+        taken = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    except OSError:
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (taken + ANSWER_BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
+
+
 def main() -> None:
     """Answer one line per line until the input ends."""
     loaded: dict[str, Engine | str] = {}
@@ -188,6 +202,7 @@ def main() -> None:
     sys.stdout = sys.stderr  # what an engine prints must not look like an answer
     for line in sys.stdin:
         _allow(ANSWER_CPU_S)
+        _bound_memory()
         answers.write(json.dumps(_answer(json.loads(line), loaded)) + "\n")
         answers.flush()
 

@@ -6,12 +6,15 @@ The schema itself is never changed: an overlay says what is left out or replaced
 stays a pointer into the original.
 """
 
+import contextlib
+import json
+import math
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from gymtap.proxy.check.schema_walk import is_schema_place, keyword_at, keyword_path
+from gymtap.proxy.check.schema_walk import is_keyword, is_schema_place, keyword_at, keyword_path
 from gymtap.proxy.check.vllm_rules import dumps
 from gymtap.proxy.core.contracts.finding import Path, pointer
 
@@ -25,8 +28,8 @@ _REPEATS = 128
 
 _COUNT = re.compile(r"\{(\d+)(?:,(\d*))?\}")
 
-_OF_CODE = re.compile(r"type mismatch|<type>")
-"""What xgrammar's assertions say of its own code; `type` there is no keyword."""
+_OF_CODE = re.compile(r"type mismatch|<type>|near: .*")
+"""What xgrammar says of its own code, and quotes of the document; `type` there is no keyword."""
 
 type Refuses = Callable[[Any], str | None]
 """Gives the reason for which a schema is refused, or None."""
@@ -36,7 +39,8 @@ _TYPES: Mapping[str, str] = {
     "int": "integer", "int32": "integer", "int64": "integer", "long": "integer",
     "float": "number", "double": "number", "decimal": "number", "numeric": "number",
     "bool": "boolean", "dict": "object", "map": "object", "struct": "object",
-    "list": "array", "tuple": "array", "set": "array", "none": "null", "nil": "null",
+    "list": "array", "tuple": "array", "set": "array", "none": "null", "nil": "null", "nonetype": "null",
+    "uuid": "string", "bytes": "string",
     **{name: name for name in ("string", "integer", "number", "boolean", "object", "array", "null")},
 }  # fmt: skip
 
@@ -160,8 +164,32 @@ class _Hunt:
             return Fault((), None, None, reason, None)
         small = self._shrunk(overlay, _gist(reason))
         path = self._schema_itself(overlay, self._culprit(small, reason))
-        edit = next((edit for edit in _edits(overlay, path) if self.reason(small.apply(edit)) is None), None)
+        edit = self._edit(overlay, small, path, _gist(reason))
+        if edit is not None and (edit.path == keyword_path(path) or edit.path != path[: len(edit.path)]):
+            path = edit.path
         return Fault(path, keyword_at(path), overlay.at(path), reason, edit, small.build())
+
+    def _edit(self, overlay: Overlay, small: Overlay, path: Path, gist: str) -> Edit | None:
+        """The smallest change that clears it: at the place, else at another keyword that the refusal needs.
+
+        Where several keywords are refused, each by itself, the first of them goes, rather than all that holds them;
+        the next one is a fault of its own.
+        """
+        found = self._accepted(small, _edits(overlay, path))
+        keyword = keyword_path(path)
+        if found is None or not path or len(found.path) >= len(keyword):
+            return found
+        places = [place for level in small.levels() for place in level if is_keyword(place) and place[-1] != "type"]
+        removals = [Edit(place, remove=True) for place in places if _size(overlay, place) < _size(overlay, found.path)]
+        if other := self._accepted(small, sorted(removals, key=lambda edit: _size(overlay, edit.path))):
+            return other
+        first = Edit(keyword, remove=True)
+        reason = self.reason(small.apply(first))
+        is_branch = bool(found.path) and isinstance(found.path[-1], int)
+        return found if is_branch or reason is None or _gist(reason) == gist else first
+
+    def _accepted(self, small: Overlay, edits: Iterable[Edit]) -> Edit | None:
+        return next((edit for edit in edits if self.reason(small.apply(edit)) is None), None)
 
     def _schema_itself(self, overlay: Overlay, path: Path) -> Path:
         """The path, cut where a schema should stand but does not: what is inside of that is no place of its own."""
@@ -199,18 +227,42 @@ class _Hunt:
         return overlay
 
     def _culprit(self, small: Overlay, reason: str) -> Path:
-        """The place of the deepest keyword left; of several, the one that the engine speaks of, and a `type` last."""
+        """The deepest keyword that is left, or what it refers to, and there again the deepest."""
         places = [path for level in small.levels() for path in level]
-        if not places:
-            return ()
-        depth = max(len(keyword_path(path)) for path in places)
-        words = re.findall(r"[$\w-]+", _OF_CODE.sub("", reason))
+        path = _deepest(places, reason)
+        while (target := _target(small, path)) is not None:
+            places = [place for place in places if place[: len(target)] == target]
+            if not places or path[: len(target)] == target:
+                break
+            path = _deepest(places, reason)
+        return path
 
-        def rank(path: Path) -> tuple[int, bool, int]:
-            keyword = str(keyword_path(path)[-1])
-            return (words.index(keyword) if keyword in words else len(words), keyword == "type", -len(path))
 
-        return min((path for path in places if len(keyword_path(path)) == depth), key=rank)
+def _deepest(places: list[Path], reason: str) -> Path:
+    """The place of the deepest keyword; of several, the one that the engine speaks of first, and a `type` last."""
+    depth = max((len(keyword_path(path)) for path in places), default=0)
+    words = re.findall(r"[$\w-]+", _OF_CODE.sub("", reason))
+
+    def rank(path: Path) -> tuple[int, bool, int]:
+        keyword = str(keyword_path(path)[-1])
+        return (words.index(keyword) if keyword in words else len(words), keyword == "type", -len(path))
+
+    return min((path for path in places if len(keyword_path(path)) == depth), key=rank, default=())
+
+
+def _target(small: Overlay, path: Path) -> Path | None:
+    """What a `$ref` at this place names inside of the schema; None when it is none, or names nothing there."""
+    wanted = small.at(path) if path and path[-1] == "$ref" and keyword_at(path) == "$ref" else None
+    if not isinstance(wanted, str) or not wanted.startswith("#/"):
+        return None
+    target: Path = ()
+    for name in wanted[2:].split("/"):
+        node = small.at(target)
+        part = int(name) if isinstance(node, list) and name.isdecimal() else name
+        if not (part in node if isinstance(node, dict) else isinstance(node, list) and part in range(len(node))):
+            return None
+        target = (*target, part)
+    return target
 
 
 def _gist(reason: str) -> str:
@@ -219,32 +271,79 @@ def _gist(reason: str) -> str:
     return re.sub(r"""'[^']*'|"[^"]*"|\d+|#\S*""", "_", text)
 
 
+def _size(overlay: Overlay, path: Path) -> int:
+    """How many values stand at a place, and below it."""
+    waiting, size = [overlay.at(path)], 0
+    while waiting:
+        node = waiting.pop()
+        size += 1
+        waiting += node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    return size
+
+
 def _edits(overlay: Overlay, path: Path) -> Iterator[Edit]:
     """Changes to try at a place, the smallest first."""
-    value = overlay.at(path)
-    for better in _repairs(path, value):
+    for better in _repairs(overlay, path):
         yield Edit(path, value=better)
-    for end in range(len(path), 0, -1):
-        yield Edit(path[:end], remove=True)
+    for end in range(len(path), -1, -1):
+        if end:
+            yield Edit(path[:end], remove=True)
         if is_schema_place(path[:end]):
             yield Edit(path[:end], value={})
 
 
-def _repairs(path: Path, value: Any) -> Iterator[Any]:
+def _repairs(overlay: Overlay, path: Path) -> Iterator[Any]:
     """What was probably meant."""
-    name = _TYPES.get(value.lower()) if isinstance(value, str) else None
-    if name and keyword_at(path) == "type":
-        yield name
-    elif is_schema_place(path) and name:
-        yield {"type": name}
-    elif is_schema_place(path) and isinstance(value, list) and all(isinstance(item, str) for item in value):
-        yield {"type": value}
-    elif isinstance(value, str) and keyword_at(path) == "pattern":
+    value, keyword = overlay.at(path), keyword_at(path)
+    if is_schema_place(path):
+        yield from _meant_schema(value)
+    elif keyword == "type":
+        yield from _type_names(value)
+    elif keyword == "pattern" and isinstance(value, str):
         if (looser := _COUNT.sub(_uncounted, value)) != value:
             yield looser
-    elif isinstance(value, str) and re.fullmatch(r"-?\d+", value):
+    elif not is_keyword(path):
+        return
+    elif keyword == "properties" and value == []:
+        yield {}  # PHP's empty array
+    elif keyword in ("required", "enum") and isinstance(value, str):
+        yield [value]
+    elif keyword in _DRAFT_4 and value is True:
+        yield from (node for node in [overlay.at(path[:-1]).get(_DRAFT_4[keyword])] if _is_number(node))
+    else:
+        yield from _numbers(keyword, value)
+
+
+_DRAFT_4: Mapping[str | None, str] = {"exclusiveMinimum": "minimum", "exclusiveMaximum": "maximum"}
+"""The bound that draft 4's boolean is about; since draft 6 the keyword holds the bound itself."""
+
+
+def _meant_schema(value: Any) -> Iterator[Any]:
+    """A schema for what stands in its place: names of types, or the text of one."""
+    if isinstance(value, list) and value and all(isinstance(item, str) for item in value):
+        yield {"type": value}
+    if isinstance(value, str):
+        yield from ({"type": name} for name in _type_names(value))
+        with contextlib.suppress(ValueError):
+            yield from (spelt for spelt in [json.loads(value)] if isinstance(spelt, dict))
+
+
+def _type_names(value: Any) -> Iterator[str]:
+    if isinstance(value, str) and (name := _TYPES.get(value.lower())):
+        yield name
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+
+
+def _numbers(keyword: str | None, value: Any) -> Iterator[int]:
+    """The whole number that was meant, in text or as a float, or the next one that a bound allows; 0 for a negative."""
+    if isinstance(value, str) and re.fullmatch(r"-?\d{1,18}", value):
         yield int(value)
-    elif isinstance(value, int) and not isinstance(value, bool) and value < 0:
+    elif _is_number(value) and isinstance(value, float):
+        yield (math.ceil if keyword in ("minimum", "exclusiveMaximum") else math.floor)(value)
+    elif _is_number(value) and value < 0:
         yield 0
 
 

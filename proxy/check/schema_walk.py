@@ -40,6 +40,11 @@ def is_schema_place(path: Path) -> bool:
     return _walk(path).place
 
 
+def is_keyword(path: Path) -> bool:
+    """Whether the path ends in a keyword of a schema."""
+    return bool(path) and _walk(path).end == len(path)
+
+
 def keyword_at(path: Path) -> str | None:
     """The schema keyword that a place belongs to; None for the root."""
     return _walk(path).keyword

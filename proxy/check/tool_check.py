@@ -17,7 +17,7 @@ from gymtap.proxy.check.locate import Fault
 from gymtap.proxy.check.preflight import Preflight, preflight
 from gymtap.proxy.check.requests import Carrier
 from gymtap.proxy.check.tools import check_tools, is_strict, parameters_of, params_of
-from gymtap.proxy.check.verdict import judge
+from gymtap.proxy.check.verdict import BEFORE, judge
 from gymtap.proxy.check.vllm_rules import RULES_VERSION, Backend, Route
 from gymtap.proxy.core.contracts.finding import finding, pointer, short
 from gymtap.schemas import Finding, Severity
@@ -260,7 +260,7 @@ def _message(answer: Preflight, fault: Fault | None, when: str) -> str:
     verdict = answer.verdict
     reason = (fault.reason if fault else verdict.reason).splitlines()[0]
     about = f" over {fault.keyword}" if fault and fault.keyword else ""
-    is_told = reason.partition(" (before that")[0] in verdict.shown
+    is_told = reason.partition(BEFORE)[0] in verdict.shown
     hidden = f"; the client reads {short(verdict.shown)}" if verdict.shown and not is_told else ""
     smallest = f"; the smallest schema refused so is {short(fault.smallest)}" if fault and fault.smallest else ""
     return f"{answer.name}: vLLM {RULES_VERSION} answers {verdict.status}{about}{when}: {reason}{hidden}{smallest}"

@@ -17,6 +17,9 @@ TOO_DEEP = "nested too deeply: objects and arrays may nest at most 64 levels"
 HIDDEN = "Invalid grammar specification: 'triggers'"
 """What a client of vLLM 0.32 is told of every strict tool that is refused, whatever the reason."""
 
+BEFORE = " (before that"
+"""Parts a reason from what another engine had said before."""
+
 type Tools = Sequence[tuple[str, Any]]
 
 
@@ -129,7 +132,7 @@ def _fallback(engines: Engines, schema: dict[str, Any], text: str, turned_down: 
     refused = _outlines(engines, schema, text) if outlines else _guidance(engines, text)
     if refused is None:
         return _compiled(engines, text, "schema", "outlines" if outlines else "llguidance")
-    both = f"{refused.reason} (before that, {turned_down.judge}: {turned_down.reason})"
+    both = f"{refused.reason}{BEFORE}, {turned_down.judge}: {turned_down.reason})"
     return replace(refused, reason=both if refused.refused else refused.reason)
 
 
@@ -145,7 +148,10 @@ def _outlines(engines: Engines, schema: dict[str, Any], text: str) -> Verdict | 
     shown = f"Failed to transform json schema into a regex: {reply.error}"
     if refused := _refusal(reply, "outlines", 400, shown):
         return refused
-    why = rules.regex_refusal(reply.extra or "")
+    try:
+        why = rules.regex_refusal(reply.extra or "")
+    except (OverflowError, RecursionError) as error:
+        return _no(500, f"Error parsing regex: {error}", "Internal server error", "outlines")
     return _no(400, why, why, "outlines") if why else None
 
 

@@ -251,13 +251,14 @@ def regex_refusal(regex: str) -> str | None:
     """Why vLLM refuses the regex that outlines made of a schema; None when it takes it.
 
     Python's own parser decides, as in vLLM: syntax, backreferences, look-around, word boundaries, and
-    anchors before anything is consumed.
+    anchors before anything is consumed. Raises OverflowError or RecursionError where the parser does: vLLM
+    does not expect them, and answers 500.
     """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the parser warns about sets that may change meaning some day
         try:
             parsed = re._parser.parse(regex)  # type: ignore[attr-defined]  # noqa: SLF001  # what vLLM itself asks
-        except (re.error, OverflowError, RecursionError) as error:
+        except re.error as error:
             return f"Error parsing regex: {error}"
     if found := _unsupported(parsed):
         return f"Regex uses unsupported feature for structured outputs: {found}"

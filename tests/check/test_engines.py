@@ -1,3 +1,4 @@
+import json
 import sys
 from pathlib import Path
 
@@ -36,6 +37,14 @@ def test_a_regex_that_compiles_for_ever_is_given_up(engines: Engines) -> None:
     reply = engines.outlines('{"type": "string", "maxLength": 100000}', stage="compile")
     assert reply.error == "its regex takes too long to compile"
     assert engines.outlines('{"type": "string"}', stage="compile").error is None
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not say what is allocated")
+def test_an_engine_that_wants_all_the_memory_ends_and_the_next_question_is_answered(engines: Engines) -> None:
+    """outlines' regex for arrays doubles with each level, and would take the whole machine."""
+    deep = json.loads('{"type": "array", "items": ' * 30 + "{}" + "}" * 30)
+    assert engines.outlines(json.dumps(deep)).error is not None
+    assert engines.outlines('{"type": "string"}').error is None
 
 
 def test_an_interpreter_that_is_not_there_is_said_in_one_line() -> None:
