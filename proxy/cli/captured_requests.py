@@ -20,14 +20,11 @@ def requests_of(source: Path) -> Iterator[Carrier | str]:
 
 
 def _captured(path: Path) -> Iterator[Carrier | str]:
-    capture = Capture(path)
-    try:
+    with Capture(path) as capture:
         for call in _CALLS:
             for exchange in capture.exchanges(call=call):
                 if exchange.request.body is not None:
                     yield from carriers_in(exchange.id, capture.body(exchange.request.body) or b"")
-    finally:
-        capture.close()
 
 
 def save_contract(name: str, server: str | None, folder: Path) -> Path:
@@ -36,15 +33,12 @@ def save_contract(name: str, server: str | None, folder: Path) -> Path:
     `name` is a capture's path or name; `server` is needed where several servers verify. Raises CaptureError,
     and UsageError when there is no such server.
     """
-    capture = Capture(resolve(name))
-    try:
+    with Capture(resolve(name)) as capture:
         verifying = {
             each.server: document
             for each in capture.contracts()
             if (document := capture.document(each)) and b'"/verify"' in document
         }
-    finally:
-        capture.close()
     wanted = server or (next(iter(verifying)) if len(verifying) == 1 else None)
     if wanted not in verifying:
         if not verifying:

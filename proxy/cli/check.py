@@ -74,12 +74,9 @@ def _add_routing(report: "ToolReport", source: Path) -> None:
     from gymtap.proxy.store import Capture, is_capture
 
     if is_capture(source):
-        capture = Capture(source)
-        try:
+        with Capture(source) as capture:
             for said in routing(capture):
                 report.add(said.finding, said.where)
-        finally:
-            capture.close()
 
 
 def _status(report: "ToolReport") -> int:
@@ -149,17 +146,14 @@ def _files(source: Path, against: "Against", folder: Path, *, failed: bool) -> l
     if not is_capture(source):
         return [_File(source, against, str(source))]
     made = []
-    capture = Capture(source)
     place = Path(tempfile.mkdtemp(dir=folder))
-    try:
+    with Capture(source) as capture:
         for rows in captured_rows(capture, place, failed=failed):
             known = against
             if against == Against() and rows.server is not None:
                 with contextlib.suppress(UsageError):  # the tap learned nothing of this server
                     known = Against(openapi=str(save_contract(str(source), rows.server, place)))
             made.append(_File(rows.file, known, source.name, rows.labels))
-    finally:
-        capture.close()
     if not made:
         screen.note(f"{source.name} has no rows" + (" that failed" if failed else ""))
     return made

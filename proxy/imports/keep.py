@@ -58,7 +58,7 @@ def _room(capture: Path) -> Path:
 
 
 def _write(gathered: Gathered, capture: Path, command: Sequence[str]) -> None:
-    taken = {exchange.id for exchange in Capture(capture).exchanges()} if is_capture(capture) else set()
+    taken = _taken(capture)
     if gathered.sections or gathered.gaps or not gathered.waiting:
         writer = CaptureWriter.create(capture, command=command)
         for section in gathered.sections:
@@ -69,6 +69,14 @@ def _write(gathered: Gathered, capture: Path, command: Sequence[str]) -> None:
     if gathered.waiting:
         writer = CaptureWriter.create(capture, command=command)
         record(writer, gathered.waiting, gathered.spool, _first_free(writer.prefix, taken))
+
+
+def _taken(capture: Path) -> set[str]:
+    """The ids that are given already in a capture; none where there is no capture yet."""
+    if not is_capture(capture):
+        return set()
+    with Capture(capture) as there:
+        return {exchange.id for exchange in there.exchanges()}
 
 
 def _keep(writer: CaptureWriter, section: Section, spool: Spool, taken: set[str]) -> None:

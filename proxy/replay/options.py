@@ -102,8 +102,8 @@ def _live(capture: Capture) -> Path | None:
     if capture.live():
         return capture.path
     try:
-        path = newest(captures_root())
-        return path if Capture(path).live() else None
+        with Capture(newest(captures_root())) as other:
+            return other.path if other.live() else None
     except CaptureError:
         return None
 

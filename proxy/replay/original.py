@@ -35,13 +35,10 @@ class Place:
 
     def read(self) -> list[Recorded]:
         """The exchanges, with their bodies. Raises CaptureError."""
-        capture = Capture(self.capture)
-        try:
+        with Capture(self.capture) as capture:
             if isinstance(self.what, str):
                 return [load.recorded(capture, capture.exchange(self.what))]
             return load.row(capture, self.what)
-        finally:
-            capture.close()
 
 
 def original(capture: Capture, what: RowKey | str) -> Place:
@@ -105,9 +102,8 @@ def _linked_row(capture: Capture, key: RowKey) -> Place | None:
     links = {link["exchange"]: link for link in _links(capture)}
     for exchange in capture.exchanges(row=key) if links else ():
         if (link := links.get(exchange.id)) is not None:
-            other = Capture(Path(link["capture"]))
-            row = other.exchange(link["replays"]).attribution.row
-            other.close()
+            with Capture(Path(link["capture"])) as other:
+                row = other.exchange(link["replays"]).attribution.row
             return None if row is None else Place(other.path, row)
     return None
 

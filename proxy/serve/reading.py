@@ -6,7 +6,6 @@ A capture is named as the list names it; no name is ever a path.
 import re
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
 from dataclasses import asdict
 from itertools import count, islice
 from pathlib import Path
@@ -43,14 +42,9 @@ class Shelf:
         listed = [*named, *((name, info) for name, info in others if name not in self._named)]
         return [{"name": name} | info.model_dump(mode="json") for name, info in listed]
 
-    @contextmanager
-    def opened(self, name: str) -> Iterator[Capture]:
-        """That capture, until the block ends. Raises CaptureError."""
-        capture = Capture(self.path(name))
-        try:
-            yield capture
-        finally:
-            capture.close()
+    def opened(self, name: str) -> Capture:
+        """That capture, to be closed by whoever opens it. Raises CaptureError."""
+        return Capture(self.path(name))
 
     def path(self, name: str) -> Path:
         """Where that capture is. Raises CaptureError."""
@@ -79,7 +73,7 @@ def _by_name(paths: tuple[Path, ...]) -> dict[str, Path]:
 
 
 def _info(path: Path) -> CaptureInfo:
-    with closing(Capture(path)) as capture:
+    with Capture(path) as capture:
         return capture.info()
 
 

@@ -44,9 +44,11 @@ def captures(root: Path) -> Iterator[CaptureInfo]:
     """What each capture under `root` says of itself, newest first; those that cannot be read are passed over."""
     for path in _by_age(root):
         try:
-            yield Capture(path).info()
+            with Capture(path) as capture:
+                info = capture.info()
         except CaptureError:
             continue
+        yield info
 
 
 def newest(root: Path) -> Path:

@@ -15,8 +15,8 @@ from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import chain, islice
 from pathlib import Path
-from types import MappingProxyType
-from typing import Any
+from types import MappingProxyType, TracebackType
+from typing import Any, Self
 
 import orjson
 import zstandard
@@ -198,8 +198,16 @@ class Capture:
             return None
         return int(found[0]) if found else None
 
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
     def close(self) -> None:
-        """Close the files; the capture cannot be read after that."""
+        """Close the files; the capture cannot be read after that. It is a context manager that does so at its end."""
         for source in self._known.values():
             source.connection.close()
         self._known.clear()

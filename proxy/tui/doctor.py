@@ -20,11 +20,8 @@ def examined(path: Path) -> list[Targeted]:
 
     Raises CaptureError.
     """
-    capture = Capture(path)
-    try:
+    with Capture(path) as capture:
         report = examine(Given(capture=capture, environment=os.environ), now_ns=time.time_ns())
-    finally:
-        capture.close()
     steps = [(line, None) for step in report.steps for line in step_lines(step)]
     blamed = report.diagnosis.exchange
     return [*steps, (Text(), None), *((line, blamed) for line in diagnosis_lines(report.diagnosis))]

@@ -72,11 +72,8 @@ def check(text: str) -> Path:
 
 def export(path: Path, wish: Wish, way: str, file: Path, going_on: Callable[[], bool]) -> str:
     """Write it; what to say of it. Raises GymtapError, and Stopped when `going_on` says no."""
-    capture = Capture(path)
-    try:
+    with Capture(path) as capture:
         return _bundle(capture, wish, file) if way == BUNDLE else _write(capture, wish, Format(way), file, going_on)
-    finally:
-        capture.close()
 
 
 def _bundle(capture: Capture, wish: Wish, file: Path) -> str:

@@ -31,14 +31,14 @@ def validation(path: Path, name: str) -> list[Text]:
 
     Raises CaptureError.
     """
-    capture = Capture(path)
-    exchange = capture.exchange(name)
-    told = _Told()
-    now = list(_checked(capture, exchange, told))
-    found = list(dict.fromkeys([*capture.findings(exchange=name), *now]))
-    lines = list(findings(found)) or [Text("nothing to find fault with")]
-    lines += _refused(capture, exchange, found)
-    lines += [Text(f"asked: {what}") for what in (*_when_captured(capture, exchange), *told.asked)]
+    with Capture(path) as capture:
+        exchange = capture.exchange(name)
+        told = _Told()
+        now = list(_checked(capture, exchange, told))
+        found = list(dict.fromkeys([*capture.findings(exchange=name), *now]))
+        lines = list(findings(found)) or [Text("nothing to find fault with")]
+        lines += _refused(capture, exchange, found)
+        lines += [Text(f"asked: {what}") for what in (*_when_captured(capture, exchange), *told.asked)]
     return [*lines, *(Text(f"not asked: {what}", "dim") for what in sorted(told.not_asked))]
 
 

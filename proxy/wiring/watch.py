@@ -53,12 +53,7 @@ async def _watch(capture: Path, say: Callable[[str], None], every_s: float) -> N
 def alarms_of(capture: Path) -> list[Alarm]:
     """What is wrong in a capture right now; nothing where it cannot be read yet."""
     try:
-        opened = Capture(capture)
+        with Capture(capture) as opened:
+            return alarms(opened.open_exchanges(), opened.latest(LATEST), time.time_ns())
     except GymtapError:
         return []
-    try:
-        return alarms(opened.open_exchanges(), opened.latest(LATEST), time.time_ns())
-    except GymtapError:
-        return []
-    finally:
-        opened.close()

@@ -82,9 +82,9 @@ async def _end_of(child: Child, tap: Tap, say: Say) -> int:
 def conclude(tap: Tap, status: int, say: Say, *, nothing: str) -> int:
     """Sum up a capture that has ended, and settle the exit status; `nothing` says why there may be no exchange."""
     try:
-        capture = Capture(tap.capture)
-        info = capture.info()
-        lines = [*_summary(info, nothing), *_tls_failures(capture)]
+        with Capture(tap.capture) as capture:
+            info = capture.info()
+            lines = [*_summary(info, nothing), *_tls_failures(capture)]
     except CaptureError as error:
         say(f"gymtap: {error}")
         return status or error.exit_code
