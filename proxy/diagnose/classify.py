@@ -138,7 +138,7 @@ _VERDICTS = {
 
 def _without_cause(view: View, found: tuple[Finding, ...]) -> Diagnosis:
     failed = view.run_failed or any(not f.recovered and not f.swallowed for f in view.exchange_failures)
-    failed = failed or any(f.source == "log" and _RAISED.search(f.said) for f in view.told_failures)
+    failed = failed or any(f.source == "log" and not f.recovered and _RAISED.search(f.said) for f in view.told_failures)
     failure = next(iter(view.exchange_failures), None)
     exchange = failure.exchange if failure and failed else None
     waiting = not failed and any(e.is_open and e.call is Call.RUN for e in view.material.exchanges)

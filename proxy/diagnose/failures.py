@@ -156,7 +156,7 @@ _ROW_KEYS = ("_ng_task_index", "_ng_rollout_index", "agent_ref")
 
 def _same_row(one: Seen, other: Seen) -> bool:
     bodies = [body for body in (one.request_json, other.request_json) if _is_dict(body)]
-    keys = [[body.get(key) for key in _ROW_KEYS] for body in bodies if body.get("_ng_task_index") is not None]
+    keys = [_row_key(body) for body in bodies if body.get("_ng_task_index") is not None]
     return one.call is other.call and len(keys) == 2 and keys[0] == keys[1]
 
 
@@ -362,10 +362,16 @@ def _wrapped_by_judge(innermost: Unwrapped) -> bool:
 
 def failing_results(material: Material) -> Iterator[Failure]:
     """What sidecar rows say: the failure the collector kept, unwrapped; cut ones as far as they go."""
+    ended = [_row_key(row) for row in material.results if {"reward", "response"} <= row.keys()]
     for source, rows in (("result", material.results), ("row", material.row_values)):
         for number, row in enumerate(rows):
             if row.get("_ng_failure_class") or row.get("_ng_failure_response_body") or row.get("failure"):
-                yield _result_failure(source, number, row)
+                tried_again = row.get("_ng_task_index") is not None and _row_key(row) in ended
+                yield replace(_result_failure(source, number, row), recovered=tried_again)
+
+
+def _row_key(row: dict[str, Any]) -> list[Any]:
+    return [row.get(key) for key in _ROW_KEYS]
 
 
 def _result_failure(source: str, number: int, row: dict[str, object]) -> Failure:
@@ -415,10 +421,17 @@ _COMPLETE = re.compile(
 )
 _PROGRESS = re.compile(r"\d%\|")
 _STOPPING = re.compile(r"\bshutting down\b|application shutdown", re.IGNORECASE)
-_CUT_OFF = re.compile(r"CancelledError|refused|disconnected|reset by peer|cannot connect|Connect call failed|closed")
-_LOST = re.compile(
-    r"/run failed|rollout dropped|upstream_request_failed|Traceback \(most recent|dispatched rollouts", re.IGNORECASE
+_CUT_OFF = re.compile(
+    r"CancelledError|KeyboardInterrupt|refused|disconnected|reset by peer|cannot connect|Connect call failed|closed"
 )
+_LOST = re.compile(r"/run failed|rollout dropped|upstream_request_failed|dispatched rollouts", re.IGNORECASE)
+_ALL_READY = re.compile(r"\ball\b[^\n]{0,20}\bservers? (?:are )?ready", re.IGNORECASE)
+_POLLED = re.compile(r"\bpoll|waiting for|not ready|try again|retry|refused|cannot connect", re.IGNORECASE)
+_FORETELLS = re.compile(
+    r"\bmay (?:cause|result in|lead to)\b|\bwill result in indexing errors|longer than the specified maximum sequence|"
+    r"\b(?:Deprecation|Future|Pending\w*|User|Resource|Runtime)Warning\b"
+)
+"""A library's warning of what could come to pass, which tells of nothing that has."""
 _DIGITS = re.compile(r"\d+")
 _COMPARED_CHARS = 400
 _MOST_BLOCKS = 5_000
@@ -443,10 +456,12 @@ def failing_log_blocks(log: tuple[str, ...]) -> Iterator[Failure]:
     seen: set[str] = set()
     done = _ended_well(log)
     stopped = _stopped_well(log, done)
+    ready = max((number for number, line in enumerate(log) if _ALL_READY.search(line)), default=-1)
     for block in _log_blocks(log):
         retried = block.order < done and _RETRY.search(block.said)
         after = block.order > stopped and _CUT_OFF.search(block.said)
-        failure = replace(block, recovered=True) if retried or after else block
+        polled = block.order < ready and "\n" not in block.said and _POLLED.search(block.said)
+        failure = replace(block, recovered=True) if retried or after or polled else block
         known = _DIGITS.sub("", f"{failure.call} {failure.status} {failure.said[-_COMPARED_CHARS:]}")
         if known not in seen and len(seen) < _MOST_BLOCKS:
             seen.add(known)
@@ -455,17 +470,19 @@ def failing_log_blocks(log: tuple[str, ...]) -> Iterator[Failure]:
 
 def _ended_well(log: tuple[str, ...]) -> int:
     """The line on which a log says that all rows were collected, with nothing lost; -1 where it does not say so."""
-    if any(_LOST.search(line) for line in log):
-        return -1
-    return max((number for number, line in enumerate(log) if _COMPLETE.search(line)), default=-1)
+    done = max((number for number, line in enumerate(log) if _COMPLETE.search(line)), default=-1)
+    raised = any(_TRACEBACK.search(line) for line in log[: max(done, 0)])
+    return -1 if raised or any(_LOST.search(line) for line in log) else done
 
 
 def _stopped_well(log: tuple[str, ...], done: int) -> int:
-    """The line on which a server begins to stop in good order, after which lost connections are its noise.
+    """The line on which all was collected or a server begins to stop in good order; lost connections then are noise.
 
-    Beyond the end where none does, or where the log shows a collection that had not come to its end.
+    Beyond the end where neither is so, or where the log shows a collection that had not come to its end.
     """
-    underway = done < 0 and any(_PROGRESS.search(line) for line in log)
+    if done >= 0:
+        return done
+    underway = any(_PROGRESS.search(line) for line in log)
     return len(log) if underway else next((n for n, line in enumerate(log) if _STOPPING.search(line)), len(log))
 
 
@@ -482,7 +499,7 @@ def _log_blocks(log: tuple[str, ...]) -> Iterator[Failure]:
             lines = [_TRACEBACK.search(line)[0], *map(_bare, log[start + 1 : number])]  # type: ignore[index]  # just matched
             yield _log_failure("\n".join(lines), start, _server_of(log[start]))
         else:
-            if _SUSPICIOUS.search(line):
+            if _SUSPICIOUS.search(line) and not _FORETELLS.search(line):
                 yield _log_failure(line, number, _server_of(log[number]))
             number += 1
 

@@ -116,7 +116,7 @@ class View:
         roots = [e for e in self.material.exchanges if e.call is Call.RUN]
         if roots:
             return any(e.failed and not self.tree.tried_again(e) for e in roots)
-        return any(failure.source in {"result", "row"} for failure in self.told_failures)
+        return any(f.source in {"result", "row"} and not f.recovered for f in self.told_failures)
 
 
 def left_nothing(view: View, failure: Failure) -> bool:

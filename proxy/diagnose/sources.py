@@ -5,13 +5,13 @@ callee first and from the path second.
 """
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
 import orjson
 
-from gymtap.proxy.diagnose.evidence import Material, Seen, SeenFile
+from gymtap.proxy.diagnose.evidence import Material, Seen, SeenFile, read_json
 from gymtap.schemas import Call, TransportErrorKind
 
 _ROLLOUT_PREFIX = re.compile(r"^/ng-rollout/[^/]+")
@@ -29,6 +29,7 @@ _PATHS = {
     "": Call.HEALTH,
 }
 _MODEL_PATHS = ("/v1/responses", "/v1/chat/completions", "/v1/completions", "/v1/messages", "/chat/completions")
+_LOG_NAME = re.compile(r"\.(?:log|out|err|stdout|stderr|txt)(?:\.\d+)?$|(?:^|/)slurm-\d+", re.IGNORECASE)
 _OPEN_FOR = re.compile(r"(?:open|no (?:response|answer) (?:after|for))\D{0,12}(\d+(?:\.\d+)?)\s*(ms|s)\b")
 _ERRORS: tuple[tuple[str, TransportErrorKind], ...] = (
     (r"ssl(?!:\S)|\btls|certificate|handshake", TransportErrorKind.TLS),  # aiohttp says ssl:default of any connection
@@ -69,12 +70,16 @@ def from_case(case: Mapping[str, Any]) -> Material:
     row = case.get("row")
     rows = [*([row] if row is not None else []), *(case.get("rows") or [])]
     results = case.get("collector_result") or []
+    files = tuple(_file(name, item) for name, item in (case.get("files") or {}).items())
     return Material(
         exchanges=from_exchanges(case.get("exchanges") or ()),
         rows=tuple(_line(item) for item in rows),
-        log=_log_lines(case.get("log")),
-        files=tuple(_file(name, item) for name, item in (case.get("files") or {}).items()),
-        results=tuple(_results(results if isinstance(results, list) else [results])),
+        log=(
+            *_log_lines(case.get("log")),
+            *(line for file in files if _LOG_NAME.search(file.name) for line in file.lines),
+        ),
+        files=files,
+        results=(*_results(results if isinstance(results, list) else [results]), *_ended_rows(files)),
     )
 
 
@@ -208,6 +213,14 @@ def _file(name: str, item: Any) -> SeenFile:
     text = item.get("text", item.get("content"))
     found = tuple(_line(line) for line in lines) if lines is not None else tuple(str(text or "").splitlines())
     return SeenFile(name, found, item.get("mtime"))
+
+
+def _ended_rows(files: tuple[SeenFile, ...]) -> Iterator[dict[str, Any]]:
+    """The rows of a run's files that tell how they ended: a sidecar's failures, and results with a response."""
+    for file in files:
+        for row in map(read_json, file.lines if file.name.endswith((".jsonl", ".ndjson")) else ()):
+            if isinstance(row, dict) and ("_ng_failure_class" in row or {"reward", "response"} <= row.keys()):
+                yield row
 
 
 def _results(found: list[Any]) -> Iterable[dict[str, Any]]:

@@ -12,10 +12,15 @@ from gymtap.proxy.diagnose.evidence import Seen, listed
 from gymtap.schemas import Call
 
 _ERROR_KEYS = frozenset({"error", "success", "ok", "status", "message", "detail", "code", "error_code", "error_type"})
+_RAN_KEYS = frozenset({"process_status", "stderr"})
+"""What a sandbox answers beside the output; an error there without a traceback is its own and no program's."""
 _SENTENCE = re.compile(
     r"^\W{0,3}(?:\[?error\b|exception\b|failed\b|failure\b|fatal\b|tool (?:call )?failed)", re.IGNORECASE
 )
-_STATUS = re.compile(r"\b(?:status(?:_code)?|code|error|HTTP(?:/\d\.\d)?)\b[^\w\n]{0,4}([45]\d\d)\b", re.IGNORECASE)
+_STATUS = re.compile(
+    r"\b(?:status(?:_code)?|code|error|HTTP(?:/\d\.\d)?|returned|responded with|answered)\b[^\w\n]{0,4}([45]\d\d)\b",
+    re.IGNORECASE,
+)
 _UNKNOWN = re.compile(
     r"(?:unknown|no such|unrecognized|unsupported) tool\b|\btool\b[^\n]{0,60}(?:not (?:found|registered|"
     r"available)|does not exist|unknown)",
@@ -29,11 +34,21 @@ def told_error(exchange: Seen) -> str:
     body = exchange.response_json
     if isinstance(body, dict) and body.get("isError") is True:
         return _text(body.get("content"))
+    if isinstance(body, dict) and body.keys() & _RAN_KEYS:
+        return _not_run(body)
     if isinstance(body, dict) and _only_error(body):
         refused = body.get("error") or body.get("success") is False or body.get("ok") is False
         refused = refused or str(body.get("status")).lower() in {"error", "failed", "failure"}
         return _text(body.get("error") or body.get("message") or body.get("detail")) if refused else ""
     return _sentence(body if isinstance(body, str) else exchange.response if body is None else None)
+
+
+def _not_run(body: dict[str, Any]) -> str:
+    """What a sandbox says that could not run a program; empty where the program ran, whatever it wrote or raised."""
+    status = str(body.get("process_status") or body.get("status")).lower()
+    told = _text(body.get("error")) or _text(body.get("stderr"))
+    ran = body.get("stdout") or status not in {"error", "failed", "failure"}
+    return "" if ran or re.search(r"Traceback|File \"|\n.*\n", told) else told
 
 
 def _only_error(body: dict[str, Any]) -> bool:

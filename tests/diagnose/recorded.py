@@ -1,7 +1,7 @@
 """Makes a recorder's JSON lines the exchanges that a case file lists: what a server is follows from its paths.
 
-A record has `hop` (the callee's name), `method`, `path`, `t0` and `t1` (seconds), `req_body`, `status`, `resp_body` and,
-where the connection failed, `error`; it does not say who called.
+A record has `hop` (the callee's name), `method`, `path`, `t0` and `t1` (seconds), `req_body`, `status`, `resp_body`
+and, where the connection failed, `error`; it does not say who called.
 """
 
 from collections.abc import Iterable, Mapping

@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.diagnose.recorded import exchanges_of
 
 from gymtap.proxy.diagnose import Material, diagnose
 from gymtap.schemas import Diagnosis, Layer
-from tests.diagnose.recorded import exchanges_of
 
 DATA = Path(__file__).parents[1] / "data" / "failures"
 SHARED = Path(__file__).parents[3] / "shared" / "gym" / "samples" / "failures"

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.diagnose.recorded import exchanges_of
 
 from gymtap.proxy.diagnose import Material, all_rules, diagnose, findings, from_case, from_exchanges
 from gymtap.proxy.diagnose.evidence import Seen
 from gymtap.proxy.diagnose.rule import Rule
 from gymtap.schemas import Call, Layer, Severity, TransportErrorKind
-from tests.diagnose.recorded import exchanges_of
 
 FAILURE_KINDS = {
     "transport_unreachable", "transport_peer_drop", "transport_timeout", "transport_local_resource",

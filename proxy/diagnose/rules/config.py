@@ -39,13 +39,16 @@ _MODEL_WORDS = (
     r"model ['\"`]?[\w./:-]+['\"`]? (?:is )?not (?:found|available|supported|served|loaded)|not a valid model|"
     r"operationnotsupported|does not work with the specified model|no endpoints found for|"
     r"no healthy deployments? for|there are no healthy deployments for this model|"
-    r"function ['\"`]?[\w-]+['\"`]?: not found for account"
+    r"function ['\"`]?[\w-]+['\"`]?: not found for account|"
+    r"on-demand throughput isn.t supported|inference profile that contains this model"
 )
 _PARAMETER_WORDS = (
     r"unsupported (?:parameter|value)|unrecognized request argument|unknown parameter|unexpected keyword argument|"
     r"extra (?:inputs|fields) (?:are )?not permitted|unsupported_parameter|does not support (?:the )?(?:parameter|"
     r"parameters)|(?:temperature|top_p|top_k|n|logprobs|max_tokens|max_completion_tokens|max_output_tokens|"
-    r"presence_penalty|seed|stop|best_of|frequency_penalty) must be|use 'max_completion_tokens' instead|"
+    r"presence_penalty|seed|stop|best_of|frequency_penalty|min_tokens|min_p|repetition_penalty|"
+    r"prompt_logprobs) must be|"
+    r"cannot both be (?:specified|set|used)|use 'max_completion_tokens' instead|"
     r"out of range.{0,40}(?:temperature|top_p)|max_(?:completion_)?tokens is too large|at most \d+ completion tokens|"
     r"requested sample logprobs of \d+|too many logprobs|"
     r"does not support parameters"
@@ -359,6 +362,34 @@ RULES: tuple[Rule, ...] = (
         next_action="Restart vLLM with --enable-auto-tool-choice and the --tool-call-parser of this model.",
         source="vLLM 0.32 request validation",
         runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="config.engine_flags",
+        layer=Layer.CONFIG,
+        needs="The engine's words that a flag is missing, or that its limit of adapters or media is too small",
+        sees=said(
+            r"requires --[a-z][\w-]+ to be set|lora rank \d+ is greater than max_lora_rank|limit-mm-per-prompt|"
+            r"at most \d+ (?:image|video|audio)(?:\(s\)|s)? may be provided",
+            unless=r"enable-auto-tool-choice|tool-call-parser",
+        ),
+        cause="The engine was started without a flag, or with a smaller limit, than this needs: {what}.",
+        next_action="Start the engine with the flag that the message is about (--reasoning-parser, --max-lora-rank, "
+        "--limit-mm-per-prompt), or leave out of the rows what it does not take.",
+        source="vLLM 0.32 start-up and request validation",
+        strength=Strength.PROVEN,
+        runner_up=Layer.DATA_SCHEMA,
+    ),
+    Rule(
+        id="config.proxy_login",
+        layer=Layer.CONFIG,
+        needs="407: an HTTP proxy that wants to know who asks",
+        sees=both(said(statuses=(407,)), said(r"407 proxy authentication required|proxy authentication required")),
+        cause="A proxy on the way wants a login before it lets the request out: {what}.",
+        next_action="Put the login into HTTPS_PROXY, or the host into NO_PROXY, where this server starts; the API key "
+        "is not at fault.",
+        source="RFC 9110 section 15.5.8",
+        strength=Strength.PROVEN,
+        runner_up=Layer.INFRA,
     ),
     Rule(
         id="config.parameter",

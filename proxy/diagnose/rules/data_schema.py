@@ -26,6 +26,7 @@ from gymtap.proxy.diagnose.rule import (
     said,
     sight_of,
 )
+from gymtap.proxy.diagnose.tool_answers import hopeless_tools
 from gymtap.proxy.diagnose.transcripts import Echo, echoes
 from gymtap.schemas import Call, Layer, Severity
 
@@ -45,7 +46,8 @@ _CONTENT = (
     r"invalid[_ ]image|cannot identify image|could not (?:load|decode|fetch|download) (?:the )?(?:image|video|audio|"
     r"media)|image_url|incorrect padding|failed to (?:load|fetch|open|decode) (?:image|media|video|audio)|"
     r"not a multimodal model|content[_ ](?:filter|policy)|content management policy|safety system|"
-    r"responsibleaipolicyviolation|at most \d+ (?:image|video|audio)|unsupported image|mime type|multi_modal_data|"
+    r"requires moderation|(?:input|prompt|content) was flagged|responsibleaipolicyviolation|"
+    r"at most \d+ (?:image|video|audio)|unsupported image|mime type|multi_modal_data|"
     r"allowed-local-media-path|url must be either a http|failed to (?:fetch|load) media"
 )
 _ENCODING = (
@@ -97,13 +99,14 @@ def _flaw_sight(source: str, where: str, flaw: Flaw, order: float = 0.0) -> Sigh
 
 def _row_sights(*checks: str) -> Sees:
     def sees(view: View) -> Iterator[Sight]:
-        for number, line in enumerate(view.material.rows, 1):
+        for source, name, number, line in _dataset_lines(view):
             row = read_json(line)
             if row is None or (isinstance(row, dict) and row.keys() & {"_ng_failure_class", "reward", "failure_kind"}):
                 continue
             for flaw in row_flaws(row):
                 if flaw.check in checks:
-                    yield _flaw_sight("row", f"row {number}", flaw, number)
+                    where = f"row {number}" if source == "row" else f"{name}{number}"
+                    yield _flaw_sight(source, where, flaw, number)
 
     return sees
 
@@ -231,6 +234,65 @@ def _filtered(view: View) -> Iterator[Sight]:
             yield exchange_sight(view, exchange, "finish_reason content_filter")
 
 
+_ROLES_IN_TURN = r"roles must alternate|after the optional system message"
+_CALL_WITHOUT_OUTPUT = (
+    r"must be followed by tool messages|no tool output found for function call|no tool call found for function call|"
+    r"tool_use[^\n]{0,60}without[^\n]{0,20}tool_result|must be a response to"
+)
+
+
+def _row_history(view: View) -> Iterator[Sight]:
+    """A provider's words about an order of messages that the row's own input already has: no agent made it."""
+    for failure in view.exchange_failures:
+        if failure.call is not Call.PROVIDER or failure.status not in {400, 422, 500} or failure.judge:
+            continue
+        about_roles = re.search(_ROLES_IN_TURN, failure.said, re.IGNORECASE)
+        about_calls = re.search(_CALL_WITHOUT_OUTPUT, failure.said, re.IGNORECASE)
+        for items in _inputs(view) if about_roles or about_calls else ():
+            flaw = _same_role_twice(items) if about_roles else _lone_call(items)
+            if flaw is not None:
+                number, what = flaw
+                pointer = f"/responses_create_params/input/{number}"
+                yield replace(sight_of(failure, f"{pointer} {what}"), pointer=pointer)
+                break
+
+
+def _inputs(view: View) -> Iterator[list[Any]]:
+    """The inputs of the rows that /run was given, or that were given as rows."""
+    for body in (*(e.request_json for e in view.material.of(Call.RUN)), *view.material.row_values):
+        params = body.get("responses_create_params") if isinstance(body, dict) else None
+        if isinstance(params, dict):
+            yield [item for item in listed(params.get("input")) if isinstance(item, dict)]
+
+
+def _same_role_twice(items: list[dict[str, Any]]) -> tuple[int, str] | None:
+    roles = [item.get("role") for item in items]
+    for number, role in enumerate(roles[1:], 1):
+        if role in {"user", "assistant"} and roles[number - 1] == role:
+            return number, f"is a second {role} message in a row"
+    first = next((number for number, role in enumerate(roles) if role not in {"system", "developer"}), None)
+    return (first, "is an assistant's, before any user message") if first and roles[first] == "assistant" else None
+
+
+def _lone_call(items: list[dict[str, Any]]) -> tuple[int, str] | None:
+    """The first call without an output, or output without a call."""
+    called = {str(item.get("call_id")) for item in items if item.get("type") == "function_call"}
+    answered = {str(item.get("call_id")) for item in items if item.get("type") == "function_call_output"}
+    for number, item in enumerate(items):
+        if str(item.get("call_id")) in called ^ answered and str(item.get("type")).startswith("function_call"):
+            return number, "is a call without its output" if item["type"] == "function_call" else "answers no call"
+    return None
+
+
+def _told_wrong_arguments(view: View) -> Iterator[Sight]:
+    """A tool that answers 200 and tells of nothing but arguments that do not fit it (MCP's and pydantic's words)."""
+    words = r"input validation error|-32602\b|invalid (?:params|arguments)\b|validation errors? for (?:call\[)?\w+"
+    for exchange, text in hopeless_tools(view.material.exchanges):
+        if re.search(words, text, re.IGNORECASE):
+            sent = (exchange.request or "nothing")[:160]
+            yield exchange_sight(view, exchange, f"{text[:200]}; it was sent {sent}", exchange.path.rsplit("/", 1)[-1])
+
+
 _OF_ARGUMENTS = r"\"loc\"|argument|param|required|missing|\bfields?\b|\btype\b|schema|json|valid|must be|should be"
 
 
@@ -262,9 +324,9 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="data.tool_arguments",
         layer=Layer.DATA_SCHEMA,
-        needs="422 from a tool",
-        sees=both(_wrong_tool_arguments, echoes(Echo.UNPROCESSABLE)),
-        cause="The arguments do not fit what the tool {what} takes; the 422 was fed back to the model as the tool's "
+        needs="422 from a tool, or an answer that tells of nothing but wrong arguments",
+        sees=both(_wrong_tool_arguments, _told_wrong_arguments, echoes(Echo.UNPROCESSABLE)),
+        cause="The arguments do not fit what the tool {what} takes; the error was fed back to the model as the tool's "
         "output.",
         next_action="Compare the row's tool schema with the tool's request model and correct the one that drifted; "
         "where they agree, it is the model's behaviour.",
@@ -343,8 +405,12 @@ RULES: tuple[Rule, ...] = (
         sees=both(
             _line_sights("surrogate"),
             _sent_lone_surrogate,
-            said(_ENCODING, calls=frozenset({Call.PROVIDER})),
-            said(_ENCODING, calls=RESOURCES | {Call.RUN}, unless=r"unicodedecodeerror"),  # a server's own file or tool
+            said(_ENCODING, calls=frozenset({Call.PROVIDER}), sources=("exchange", "result", "row")),
+            said(  # what cannot be decoded is a file's, and no text's that was sent
+                _ENCODING,
+                calls=RESOURCES | {Call.RUN, Call.PROVIDER},
+                unless=r"unicodedecodeerror|can't decode byte",
+            ),
         ),
         cause="The text holds what cannot be encoded as UTF-8 (half a surrogate pair, most often): {what}.",
         next_action="Replace lone surrogates where the text is made (errors='replace'), and run the row again.",
@@ -461,6 +527,18 @@ RULES: tuple[Rule, ...] = (
         source="vLLM 0.32 answers 500, 422 or 400 for what it cannot fetch",
         strength=Strength.PROVEN,
         runner_up=Layer.INFRA,
+    ),
+    Rule(
+        id="data.row_history",
+        layer=Layer.DATA_SCHEMA,
+        needs="A provider's words about roles or calls out of order, and a row whose own input has them so",
+        sees=_row_history,
+        cause="The row's own messages are in an order that the provider or its template refuses: {what}.",
+        next_action="Merge or reorder the messages at that pointer (or add the call's output) where the data is made, "
+        "or serve a chat template that takes them.",
+        source="Mistral's and Llama's chat templates; OpenAI and Anthropic history rules",
+        strength=Strength.PROVEN,
+        runner_up=Layer.MODEL_SERVING,
     ),
     Rule(
         id="data.messages",

@@ -41,7 +41,8 @@ _UNREACHED = (
     r"temporary failure in name resolution|name resolution|getaddrinfo|nodename nor servname|cannot connect to host|"
     r"clientconnectorerror|newconnectionerror|failed to establish a new connection|all connection attempts failed|"
     r"(?:couldn't|could not|unable to|failed to|cannot) connect to|check your internet|apiconnectionerror|"
-    r"connection error\.|max retries exceeded with url|connectionerror\(|"
+    r"connection error\.|max retries exceeded with url|connectionerror\(|\b(?:econnrefused|enotfound|ehostunreach)\b|"
+    r"cannot find the requested files in the (?:local|disk) cache|"
     r"backend[^\n]{0,40}(?:refused|unreachable|is down|unavailable)"
 )
 
@@ -526,7 +527,8 @@ RULES: tuple[Rule, ...] = (
             r"TASK FAILURE)|pyxis:|enroot|failed to (?:create|start|import) container|no such container|"
             r"error response from daemon|docker: |dockerexception|fetching server api version|docker daemon|"
             r"docker\.sock|image[^\n]{0,40}not found|manifest unknown|errimagepull|"
-            r"imagepullbackoff|crashloopbackoff|singularity|apptainer|cannot mount|mount(?:ing)? [^\n]{0,60}failed|"
+            r"toomanyrequests: |pull rate limit|imagepullbackoff|crashloopbackoff|"
+            r"singularity|apptainer|cannot mount|mount(?:ing)? [^\n]{0,60}failed|"
             r"bind: ",
             unless=r"oom[-_ ]?kill|out of memory",
         ),
@@ -544,7 +546,8 @@ RULES: tuple[Rule, ...] = (
         sees=said(
             r"NCCL (?:error|watchdog|WARN)|ncclSystemError|ncclRemoteError|ncclInternalError|ncclUnhandled|"
             r"nccl\w*Error|ProcessGroupNCCL|watchdog caught collective operation timeout|"
-            r"collective operation timed? ?out|CUDA error: (?!out of memory)[^\n]{0,100}|"
+            r"collective operation timed? ?out|"
+            r"CUDA error: (?!out of memory|an? illegal|misaligned|device-side|invalid|no kernel|CUBLAS)[^\n]{0,100}|"
             r"cuda driver version is insufficient|nvidia driver on your system|no cuda gpus are available|"
             r"failed to infer device type|nvidia-smi has failed|NVML[^\n]{0,40}|"
             r"\bXid\b|fallen off the bus|uncorrectable ecc|ibv_|infiniband|unable to determine the device handle"

@@ -31,8 +31,15 @@ _ENGINE = (
     r"asyncenginedeaderror|engine (?:is )?(?:dead|not running|loop (?:is not running|has died))|"
     r"background loop (?:has errored|is not running)|mqengineerror|workerproc (?:failed|initialization)|"
     r"executor failed|engine process failed|server is not ready|model is (?:not ready|loading|currently loading)|"
-    r"engine core initialization failed"
+    r"engine core initialization failed|response from (?:the )?detokenizer|scheduler (?:hit an exception|"
+    r"process[^\n]{0,30}(?:died|exited))|(?:scheduler|self\.watchdog)[^\n]{0,30}(?:watchdog )?timeout"
 )
+_KERNEL = (
+    r"cuda error:? [^\n]{0,20}(?:illegal (?:memory access|instruction)|device-side assert|misaligned address|"
+    r"invalid (?:argument|configuration|device function)|no kernel image|cublas_status_(?:execution_failed|"
+    r"internal_error|invalid_value))|cudaerrorillegal\w+|triton error \[cuda\]"
+)
+"""A kernel of the engine's that failed; what the driver or the hardware says is the node's."""
 _START = (
     r"model architectures? \[[^\]]*\] (?:are|is) not supported|trust_remote_code|unrecognized (?:model|"
     r"configuration class)|max_model_len[^\n]{0,60}(?:greater|larger)|user-specified max_model_len|(?:tokenizer|model|"
@@ -46,7 +53,7 @@ _TEMPLATE = (
     r"jinja2\.|templateerror|undefinederror|chat template|conversation roles must alternate|"
     r"can only get item pairs from a mapping|'(?:str|dict|list|None\w*)[^']*' (?:object )?has no (?:element|"
     r"attribute)|only user and assistant roles|system role not supported|roles must alternate|"
-    r"after the optional system message"
+    r"after the optional system message|can only concatenate str"
 )
 
 
@@ -60,15 +67,21 @@ def _success_without_answer(view: View) -> Iterator[Sight]:
             yield exchange_sight(view, exchange, f"200 {(exchange.response or '')[:200]}", reason)
 
 
+def _web_page(view: View) -> Iterator[Sight]:
+    for exchange in view.material.exchanges:
+        if exchange.call in PROVIDER and (exchange.status or 500) < 300:
+            leaf = exchange.unwrapped.leaf
+            if leaf.kind is LeafKind.HTML:
+                yield exchange_sight(view, exchange, f"200 {(exchange.response or '')[:200]}", leaf.message[:120])
+
+
 def _no_answer(exchange: Seen) -> str | None:
     text = exchange.response
-    if text is None:
+    if text is None or exchange.unwrapped.leaf.kind is LeafKind.HTML:
         return None
     leaf = exchange.unwrapped.leaf
     if not text.strip():
         return "an empty body"
-    if leaf.kind is LeafKind.HTML:
-        return "an HTML page"
     body = exchange.response_json
     if any(wrapper.kind == "sse" for wrapper in exchange.unwrapped.wrappers) or text.lstrip().startswith(
         ("data:", "event:", ":", "id:", "retry:")
@@ -544,9 +557,33 @@ RULES: tuple[Rule, ...] = (
         runner_up=Layer.DATA_SCHEMA,
     ),
     Rule(
+        id="model.web_page",
+        layer=Layer.MODEL_SERVING,
+        needs="200 from the provider with an HTML page",
+        sees=_web_page,
+        cause="What answers at the base URL is a web page and no model ({what}).",
+        next_action="Ask GET <base_url>/models: a web interface, a login or a portal stands there, so correct the base "
+        "URL or its path, or log the proxy in; an error page is its gateway's, whose log says why.",
+        source="Open WebUI, single sign-on and gateways that mask an upstream error as 200",
+        runner_up=Layer.CONFIG,
+    ),
+    Rule(
+        id="model.kernel",
+        layer=Layer.MODEL_SERVING,
+        needs="A CUDA kernel's failure, as the engine tells it",
+        sees=said(_KERNEL),
+        cause="A kernel of the serving engine failed, and takes the engine with it: {what}.",
+        next_action="Restart the engine, find the first request that failed and send it alone; try the engine's other "
+        "attention or quantization kernels, or another version. If other programs fail on this GPU too, "
+        "exclude the node.",
+        source="CUDA and cuBLAS errors as PyTorch tells them",
+        strength=Strength.PROVEN,
+        runner_up=Layer.INFRA,
+    ),
+    Rule(
         id="model.success_without_answer",
         layer=Layer.MODEL_SERVING,
-        needs="200 from the provider with {error, HTML, null, no choices, not JSON, a cut stream}",
+        needs="200 from the provider with {error, null, no choices, not JSON, a cut stream}",
         sees=_success_without_answer,
         cause="The provider answered 200 with {what}, and no answer.",
         next_action="Read the provider's (or the proxy's before it) own log for this request and treat such a 200 as "

@@ -211,8 +211,8 @@ RULES: tuple[Rule, ...] = (
         needs="429 or 529, or words about a rate or capacity limit",
         sees=both(
             said(statuses=(429, 529), sources=("exchange", "log", "result")),
-            said(_RATE, statuses=(400, 403, 413, 429, 500, 503, 529)),
-            _tool_tells(r"too many requests|rate[_ -]?limit", 429, 529),
+            said(_RATE, statuses=(400, 403, 413, 429, 500, 503, 529), unless=r"toomanyrequests: |pull rate limit"),
+            _tool_tells(r"too many requests|rate[_ -]?limit|requests per (?:second|min)", 429, 529),
         ),
         cause="The {role}'s provider limits the rate, and more was asked of it than it takes: {what}.",
         next_action="Lower the {role}'s concurrency (num_samples_in_parallel bounds both), back off as Retry-After "
@@ -336,7 +336,12 @@ RULES: tuple[Rule, ...] = (
         needs="A call that a time limit ended",
         sees=both(
             said(timeout=True),
-            _tool_tells(r"(?:request|read|connect(?:ion)?|gateway|upstream)[ -]{0,2}(?:has )?timed?[- ]?out", 408, 504),
+            _tool_tells(
+                r"(?:request|read|connect(?:ion)?|gateway|upstream|backend|server)[ -]{0,2}(?:has )?timed?[- ]?out|"
+                r"request to [^\n]{0,40} timed out",
+                408,
+                504,
+            ),
             said(_TIMED_OUT, unless=r"spin[- ]?up|nccl|collective|gcs|placement group|watchdog"),
         ),
         cause="A time limit ended the call before the answer came: {what}.",
