@@ -56,6 +56,32 @@ def parse_line(line: bytes, *, first: bool = False, last: bool = False) -> Line:
     return Line(value, tuple(findings))
 
 
+_FORMATS = {
+    b"\x1f\x8b": ("compressed (gzip)", "gunzip it"),
+    b"\x28\xb5\x2f\xfd": ("compressed (zstd)", "unzstd it"),
+    b"BZh": ("compressed (bzip2)", "bunzip2 it"),
+    b"\xfd7zXZ": ("compressed (xz)", "unxz it"),
+    b"PK\x03\x04": ("a zip archive", "unzip it"),
+    b"PAR1": ("Parquet", "write its rows as JSON Lines"),
+    b"SQLite format 3": ("an SQLite database", "write its rows as JSON Lines"),
+    b"version https://git-lfs": ("a Git LFS pointer", "git lfs pull"),
+    b"\xff\xfe": ("UTF-16", "write it as UTF-8"),
+    b"\xfe\xff": ("UTF-16", "write it as UTF-8"),
+}
+
+
+def other_format(head: bytes) -> Finding | None:
+    """What a file is that begins so and is not JSON Lines, so that it is said once and not of every line."""
+    kind = next((said for magic, said in _FORMATS.items() if head.startswith(magic)), None)
+    first, _, rest = head.removeprefix(BOM).lstrip().partition(b"\n")
+    if kind is None and (first.startswith(b"[") or (first.strip() == b"{" and rest[:1] in (b" ", b"\t", b'"'))):
+        kind = ("one JSON document", "write each row on a line of its own, as jq -c does")
+    if kind is None:
+        return None
+    message = f"the file is {kind[0]}; Gym reads JSON Lines, in UTF-8"
+    return _finding("rows.format", Severity.ERROR, message, fix=f"{kind[1][0].upper()}{kind[1][1:]}.")
+
+
 def _finding(rule: str, severity: Severity, message: str, **more: str) -> Finding:
     return Finding(rule=rule, severity=severity, message=message, **more)
 
@@ -87,7 +113,7 @@ def _syntax(text: str, error: json.JSONDecodeError, *, cut: bool) -> Finding:
             "rows.truncated", Severity.ERROR, where + end, found=_near(text, len(text)),
             fix="Write the record again, or drop the line.",
         )  # fmt: skip
-    message = f"not JSON: {error.msg} at column {column}"
+    message = f"not JSON: {error.msg.removesuffix(' at')} at column {column}"
     return _finding("rows.json", Severity.ERROR, message, found=_near(text, error.pos))
 
 

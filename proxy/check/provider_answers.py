@@ -29,13 +29,14 @@ _TEXT_MAX = 60
 _NAN = object()
 
 
-def check_answer(body: bytes, *, became: int | None = None) -> list[Finding]:
+def check_answer(body: bytes, *, parsed: Any = None, became: int | None = None) -> list[Finding]:
     """Findings about the body of a 2xx answer, in either dialect; none means that Gym can parse it.
 
+    `parsed` is the body as JSON, where the caller has it; None says nothing.
     `became` is the status that Gym's model server answered with, where it is known: a warning about something
     that only some versions choke on is an error once it was followed by a 500.
     """
-    found = list(_findings(body))
+    found = list(_of_object(parsed) if isinstance(parsed, dict) else _findings(body))
     if became is not None and became >= 500:
         return [
             problem.model_copy(update={"severity": Severity.ERROR}) if problem.severity is Severity.WARNING else problem
@@ -58,7 +59,12 @@ def _findings(body: bytes) -> Iterator[Finding]:
         return
     if not isinstance(value, dict):
         yield _error("answer.not_an_object", "the body is not an object", (), found=value, expected="a completion")
-    elif _is_error(value):
+    else:
+        yield from _of_object(value)
+
+
+def _of_object(value: dict[str, Any]) -> Iterator[Finding]:
+    if _is_error(value):
         message = "an error inside of a 200: " + _error_text(value["error"])
         fix = "Make the gateway pass the error's status on; the KeyError that follows is a consequence."
         yield _error("answer.error_in_200", message, ("error",), found=value["error"], fix=fix)

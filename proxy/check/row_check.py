@@ -4,9 +4,12 @@ A range owns the lines that begin in it. What a range gives back is bounded: fin
 count and the first lines, so neither a million rows nor a million mistakes cost memory.
 """
 
+import contextlib
 import functools
 import os
 import re
+import shutil
+import tempfile
 import time
 from array import array
 from collections.abc import Callable, Iterator
@@ -21,7 +24,7 @@ import orjson
 from gymtap.proxy.check import contract
 from gymtap.proxy.check.contract import VerifyContract
 from gymtap.proxy.check.identities import Identities, identity_of
-from gymtap.proxy.check.jsonl import parse_line
+from gymtap.proxy.check.jsonl import other_format, parse_line
 from gymtap.proxy.check.model_contract import ModelContract
 from gymtap.proxy.check.row_shape import check_shape, is_for_run
 from gymtap.proxy.check.tools import check_tools, params_of
@@ -31,6 +34,7 @@ from gymtap.schemas import Finding, Severity
 RANGE_BYTES = 8 * 2**20
 FIRST_LINES = 5
 MAX_GROUPS = 500
+_HEAD_BYTES = 4096
 _TEXTUAL = frozenset(
     {"rows.json", "rows.truncated", "rows.fused", "rows.nan", "rows.surrogate", "rows.encoding", "rows.duplicate_key"}
 )
@@ -222,16 +226,40 @@ def check_rows(
     jobs: int | None = None,
     progress: Callable[[int], None] | None = None,
 ) -> RowReport:
-    """Check a whole file. `progress` is told how many bytes more are done.
+    """Check a whole file, or what a pipe gives until it ends. `progress` is told how many bytes more are done.
 
     Raises UsageError when the file cannot be read, or what it is held against cannot be loaded.
     """
-    against = against or Against()
-    try:
-        size = file.stat().st_size
-        file.open("rb").close()
-    except OSError as error:
-        raise UsageError(f"{file}: {error.strerror}", "name a .jsonl file") from None
+    with _on_disk(file) as path:
+        report = _check_file(path, against or Against(), jobs, progress)
+    report.file = str(file)
+    return report
+
+
+@contextlib.contextmanager
+def _on_disk(file: Path) -> Iterator[Path]:
+    """The file, or a temporary copy of what cannot be read from several places at once: a pipe, say."""
+    with contextlib.ExitStack() as stack:
+        path = file
+        try:
+            source = stack.enter_context(file.open("rb"))
+            if not file.is_file():
+                copy = stack.enter_context(tempfile.NamedTemporaryFile(prefix="gymtap-rows-"))
+                shutil.copyfileobj(source, copy)
+                copy.flush()
+                path = Path(copy.name)
+        except OSError as error:
+            raise UsageError(f"{file}: {error.strerror}", "name a .jsonl file") from None
+        yield path
+
+
+def _check_file(file: Path, against: Against, jobs: int | None, progress: Callable[[int], None] | None) -> RowReport:
+    with file.open("rb") as data:
+        size, head = file.stat().st_size, data.read(_HEAD_BYTES)
+    if found := other_format(head):
+        total = Tally(size_bytes=size)
+        total.add(found, 1)
+        return RowReport(str(file), None, total)
     started = time.perf_counter()
     checker = _checker(against)  # here first, so that what cannot be loaded is said once
     report = RowReport(str(file), checker.contract.name if checker.contract else None)

@@ -88,7 +88,10 @@ def _status(report: "ToolReport") -> int:
 def _rows(
     files: Annotated[
         list[Path],
-        typer.Argument(metavar="FILE.jsonl|CAPTURE...", help="JSON Lines of rows, of any size, or a capture of a run."),
+        typer.Argument(
+            metavar="FILE.jsonl|CAPTURE...",
+            help="JSON Lines of rows, of any size (- is what is piped in), or a capture of a run.",
+        ),
     ],
     *,
     failed: Annotated[bool, typer.Option("--failed", help="Of a capture, only the rows that failed.")] = False,
@@ -144,7 +147,7 @@ def _files(source: Path, against: "Against", folder: Path, *, failed: bool) -> l
     from gymtap.proxy.store import Capture, is_capture
 
     if not is_capture(source):
-        return [_File(source, against, str(source))]
+        return [_File(Path("/dev/stdin") if str(source) == "-" else source, against, str(source))]
     made = []
     place = Path(tempfile.mkdtemp(dir=folder))
     with Capture(source) as capture:

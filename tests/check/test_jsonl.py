@@ -1,3 +1,4 @@
+import gzip
 import json
 from typing import Any
 
@@ -5,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymtap.proxy.check.jsonl import parse_line
+from gymtap.proxy.check.jsonl import other_format, parse_line
 
 texts = st.text(st.characters(exclude_categories=["Cs"]))
 values = st.recursive(
@@ -75,3 +76,25 @@ def test_cr_lf_is_a_note_since_gym_reads_it_and_an_empty_line_an_error_since_gym
 def test_a_doubled_key_is_named_and_a_colon_in_text_is_no_key() -> None:
     (finding,) = parse_line(b'{"a": {"x": 1, "y": ": \\":", "x": 2}}\n').findings
     assert "'x' occurs twice" in finding.message
+
+
+@pytest.mark.parametrize(
+    ("head", "what"),
+    [
+        (gzip.compress(b"{}"), "gzip"),
+        (b"PAR1\x15\x04", "Parquet"),
+        ('{"a": 1}\n'.encode("utf-16"), "UTF-16"),
+        (b'[\n{"a": 1},\n', "one JSON document"),
+        (b'[{"a": 1}]', "one JSON document"),
+        (b'{\n  "a": 1\n}\n', "one JSON document"),
+    ],
+)
+def test_a_file_of_another_format_is_named_once_by_how_it_begins(head: bytes, what: str) -> None:
+    found = other_format(head)
+    assert found is not None
+    assert (found.rule, what in found.message) == ("rows.format", True)
+
+
+@pytest.mark.parametrize("head", [b"", b"\n", b'{"a": [\n', b'{"a": 1}\n{"a": 2}\n', b"{\n{}\n", b"\xef\xbb\xbf{}\n"])
+def test_json_lines_are_json_lines_however_broken(head: bytes) -> None:
+    assert other_format(head) is None

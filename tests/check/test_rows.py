@@ -1,6 +1,7 @@
 """Rows: their shape, what they are held against, and files of them."""
 
 import json
+import os
 import sys
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -304,6 +305,25 @@ def test_rows_are_held_against_a_contract_and_the_report_names_it(tmp_path: Path
 
 def test_an_empty_file_is_worth_a_warning(tmp_path: Path) -> None:
     assert kinds(check_rows(write(tmp_path / "rows.jsonl", []))) == [("rows.none", 1, [1])]
+
+
+def test_what_comes_through_a_pipe_is_checked_like_a_file(tmp_path: Path) -> None:
+    """A pipe has no size and can be read but once; that is no empty file."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    writer = Thread(target=pipe.write_bytes, args=(b'{"responses_create_params": {"input": "x"}}\n{"a"',))
+    writer.start()
+    report = check_rows(pipe)
+    writer.join()
+    assert (report.file, report.total.rows) == (str(pipe), 1)
+    assert [(group.finding.rule, group.lines) for group in report.groups] == [("rows.truncated", [2])]
+
+
+def test_a_file_of_another_format_has_one_finding(tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    file.write_text(json.dumps([{"responses_create_params": {"input": "x"}}] * 9, indent=1))
+    report = check_rows(file)
+    assert [(group.finding.rule, group.count) for group in report.groups] == [("rows.format", 1)]
 
 
 def test_a_file_that_is_not_there_is_said_in_one_line(tmp_path: Path) -> None:
