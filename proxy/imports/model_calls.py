@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gymtap.proxy.core.event_stream import is_event_stream
 from gymtap.proxy.core.recorded import Recorded, Recording
 from gymtap.proxy.imports.fields import (
     MS_NS,
@@ -72,6 +73,7 @@ def _recorded(prefix: str, value: Any, place: str) -> Recorded:
     name = call.model_ref.name if call.model_ref else "model"
     started_ns = round(call.started_at * SECOND_NS)
     first_ms = call.latency_ttft_ms
+    answered = body_bytes(call.response if call.response_raw is None else call.response_raw)
     return Recorded(
         server=Server(name=name, kind=ServerKind.MODEL, listen="", upstream=""),
         method="POST",
@@ -80,17 +82,13 @@ def _recorded(prefix: str, value: Any, place: str) -> Recorded:
         request_headers=_JSON,
         request_body=body_bytes(call.request if call.request_raw is None else call.request_raw),
         status=call.status_code,
-        response_headers=_STREAM if _is_stream(call.response_raw) else _JSON,
-        response_body=body_bytes(call.response if call.response_raw is None else call.response_raw),
+        response_headers=_STREAM if answered and is_event_stream(answered) else _JSON,
+        response_body=answered,
         first_byte_ns=None if first_ms is None else started_ns + round(first_ms * MS_NS),
         ended_ns=None if call.completed_at is None else round(call.completed_at * SECOND_NS),
         error=_error(call),
         key=call.model_call_id,
     )
-
-
-def _is_stream(raw: str | None) -> bool:
-    return raw is not None and raw.lstrip().startswith(("data:", "event:", ":"))
 
 
 def _error(call: _ModelCall) -> TransportError | None:

@@ -12,9 +12,9 @@ from itertools import islice, zip_longest
 import orjson
 from rich.text import Text
 
+from gymtap.proxy.core.event_stream import blocks
 from gymtap.proxy.tui.content import NOT_JSON, Content, Loaded
 from gymtap.proxy.views.conversation import conversation
-from gymtap.proxy.views.event_stream import blocks
 from gymtap.proxy.views.marks import FAILED_STYLE, OPEN_STYLE
 from gymtap.proxy.views.plain import one_line, printable
 from gymtap.proxy.views.words import age_ms, counted, duration, size

@@ -1,7 +1,6 @@
 """Puts a streamed answer together again, so that it is read like one that came whole.
 
-Chat completions' chunks and the Responses API's events (text/event-stream, WHATWG HTML 9.2). Anything else
-that streams is left as the text it is.
+Chat completions' chunks and the Responses API's events. Anything else that streams is left as the text it is.
 """
 
 from collections.abc import Iterable, Iterator
@@ -9,31 +8,18 @@ from typing import Any
 
 import orjson
 
-_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+from gymtap.proxy.core.event_stream import blocks, is_event_stream
 
 
 def read_stream(data: bytes) -> dict[str, Any] | None:
     """The body that the stream would have been, or None when it is not a stream that we know."""
-    if not data.lstrip().startswith(_FIELDS):
+    if not is_event_stream(data):
         return None
-    events = list(_events(data))
-    return _responses(events) or _chat(events)
+    told = list(_objects(data))
+    return _responses(told) or _chat(told)
 
 
-def blocks(data: bytes) -> Iterator[tuple[str, str]]:
-    """Each event's type (empty where it has none) and data, as text; comments and the rest are passed over."""
-    for block in data.replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n\n"):
-        fields = [line.partition(b":") for line in block.split(b"\n")]
-        told = {b"event": list[bytes](), b"data": list[bytes]()}
-        for name, _, value in fields:
-            if name in told:
-                told[name].append(value.removeprefix(b" "))
-        if told[b"event"] or told[b"data"]:
-            kind, text = b"".join(told[b"event"][-1:]), b"\n".join(told[b"data"])
-            yield kind.decode("utf-8", "replace"), text.decode("utf-8", "replace")
-
-
-def _events(data: bytes) -> Iterator[dict[str, Any]]:
+def _objects(data: bytes) -> Iterator[dict[str, Any]]:
     for _, text in blocks(data):
         try:
             event = orjson.loads(text)
