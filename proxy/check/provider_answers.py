@@ -11,6 +11,7 @@ from typing import Any
 import orjson
 
 from gymtap.proxy.core.contracts.finding import Path, finding
+from gymtap.proxy.core.event_stream import is_event_stream
 from gymtap.schemas import Finding, Severity
 
 OUTPUT_TYPES_ALWAYS = frozenset({"message", "function_call", "reasoning"})
@@ -49,7 +50,7 @@ def _findings(body: bytes) -> Iterator[Finding]:
     if not body.strip():
         yield _error("answer.empty", "the body is empty", (), expected="a completion")
         return
-    if body.lstrip()[:6] in (b"data: ", b"event:"):
+    if is_event_stream(body):
         yield from _stream(body)
         return
     try:

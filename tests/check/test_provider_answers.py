@@ -73,10 +73,17 @@ def test_what_gym_parses_has_no_finding(body: bytes) -> None:
         (responses(usage={"input_tokens_details": None}), "answer.usage", "warning", "/usage/input_tokens_details"),
         (b'data: {"error": {"message": "Input is too long"}}\n\n', "answer.error_in_stream", "error", ""),
         (b'data: {"choices": []}\n\n', "answer.stream_cut", "error", ""),
+        (b': PROCESSING\n\ndata:{"choices": []}\n\n', "answer.stream_cut", "error", ""),
     ],
 )
 def test_each_thing_that_gym_cannot_parse_is_named(body: bytes, rule: str, severity: str, pointer: str) -> None:
     assert [(found.rule, found.severity, found.pointer) for found in check_answer(body)] == [(rule, severity, pointer)]
+
+
+@pytest.mark.parametrize("begin", [b"data: ", b"data:", b": PROCESSING\n\ndata: ", b"id: 1\ndata: "])
+def test_a_whole_stream_is_no_broken_json(begin: bytes) -> None:
+    """However it begins: a router keeps it alive with comments, and not everyone writes the space."""
+    assert check_answer(begin + b'{"choices": []}\n\ndata: [DONE]\n\n') == []
 
 
 def test_what_only_some_versions_choke_on_is_an_error_once_it_was_followed_by_a_500() -> None:
