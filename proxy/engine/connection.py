@@ -47,7 +47,7 @@ from gymtap.proxy.core.http1 import (
 )
 from gymtap.proxy.engine.boundary import CAUSALITY_HEADER, Boundary, Causality
 from gymtap.proxy.engine.failures import connect_error, lost_error
-from gymtap.proxy.engine.paths import circle
+from gymtap.proxy.engine.paths import Ends, circle
 from gymtap.schemas import TransportError, TransportErrorKind
 
 _CAUSALITY = CAUSALITY_HEADER.encode()
@@ -68,10 +68,14 @@ class _Exchange:
 
 
 class Link(asyncio.Protocol):
-    """The client's side of a pair, and its state. `UpstreamSide` is the other side's ear."""
+    """The client's side of a pair, and its state. `UpstreamSide` is the other side's ear.
 
-    def __init__(self, boundary: Boundary) -> None:
+    `spare` is a descriptor that keeps a place for the upstream's connection.
+    """
+
+    def __init__(self, boundary: Boundary, spare: int) -> None:
         self._boundary = boundary
+        self._spare: int | None = spare
         self._put: Callable[[Event], None] = boundary.tape.put
         self._exchange: _Exchange | None = None
         self._tunnel = False
@@ -83,7 +87,7 @@ class Link(asyncio.Protocol):
         self._inbox_seen = 0
         self._request_body: Body | None = None
         self._upstream: asyncio.Transport | None = None
-        self._local: tuple[str | int, ...] | None = None
+        self._upstream_ends: Ends = (None, None)
         self._connecting: asyncio.Task[None] | None = None
         self._pending: list[bytes] = []
         self._pending_bytes = 0
@@ -130,6 +134,7 @@ class Link(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Let the upstream know."""
         self._client_lost(exc)
+        self._give_up_spare()
         self._boundary.links.discard(self)
 
     def pause_writing(self) -> None:
@@ -293,6 +298,7 @@ class Link(asyncio.Protocol):
             self._connecting = None
             self._upstream_lost(error, reset=True)
             return
+        self._give_up_spare()
         try:
             await asyncio.get_running_loop().create_connection(
                 lambda: UpstreamSide(self),
@@ -306,17 +312,23 @@ class Link(asyncio.Protocol):
             self._connecting = None
             self._upstream_lost(connect_error(error, boundary.host), reset=True)
 
+    def _give_up_spare(self) -> None:
+        if self._spare is not None:
+            os.close(self._spare)
+            self._spare = None
+
     def _passed(self) -> frozenset[str]:
         """The tap's listeners that this has come through before it came here."""
-        return self._boundary.paths.through(self._client.get_extra_info("peername"))
+        info = self._client.get_extra_info
+        return self._boundary.paths.through((info("peername"), info("sockname")))
 
     def upstream_made(self, transport: asyncio.Transport) -> None:
         """Send what waited for the connection."""
         if self._over:
             transport.abort()
             return
-        self._local = transport.get_extra_info("sockname")
-        self._boundary.paths.opened(self._local, self._passed() | {self._boundary.server.listen})
+        self._upstream_ends = transport.get_extra_info("sockname"), transport.get_extra_info("peername")
+        self._boundary.paths.opened(self._upstream_ends, self._passed() | {self._boundary.server.listen})
         self._connecting = None
         self._upstream = transport
         transport.set_write_buffer_limits(high=HOLD_BYTES)
@@ -360,7 +372,7 @@ class Link(asyncio.Protocol):
 
     def upstream_closed(self, exc: Exception | None) -> None:
         """Do to the client what the upstream did, and record it."""
-        self._boundary.paths.closed(self._local)
+        self._boundary.paths.closed(self._upstream_ends)
         if exc is None:
             error = TransportError(
                 kind=TransportErrorKind.CLOSED, message="the upstream closed before the response was whole"

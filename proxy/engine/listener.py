@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.core.events import Tape
-from gymtap.proxy.engine.bind import BACKLOG, as_tcp, bind
+from gymtap.proxy.engine.accept import Accepting
+from gymtap.proxy.engine.bind import as_tcp, bind
 from gymtap.proxy.engine.boundary import Boundary, Causality, Clock
 from gymtap.proxy.engine.connection import Link
 from gymtap.proxy.engine.heads import HeadReader
@@ -28,29 +29,19 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 class Listener:
     """One boundary's open port. `server.listen` has the real port."""
 
-    def __init__(self, boundary: Boundary, accepting: list[asyncio.Server]) -> None:
+    def __init__(self, boundary: Boundary, listening: list[socket.socket]) -> None:
         self.server: Server = boundary.server
         self._boundary = boundary
-        self._accepting = accepting
+        self._accepting = [Accepting(sock, lambda spare: Link(boundary, spare)) for sock in listening]
 
     async def close(self) -> None:
         """Accept no more and abort what is open; those exchanges end as `tap_stopped`. Twice is harmless."""
         self._boundary.closed = True
-        await self._stop_accepting()
         for accepting in self._accepting:
-            accepting.close()
+            await accepting.close()
         for link in list(self._boundary.links):
             link.stop()
-        for accepting in self._accepting:
-            await accepting.wait_closed()
-
-    async def _stop_accepting(self) -> None:
-        """Let connections that are being accepted arrive: asyncio would forget them, open, when its server closes."""
-        for accepting in self._accepting:
-            for sock in accepting.sockets:
-                asyncio.get_running_loop().remove_reader(sock.fileno())
-        for _ in range(2):  # a turn for asyncio to make the transport, one to tell the link
-            await asyncio.sleep(0)
+        await asyncio.sleep(0)  # a turn for asyncio to close what was aborted
 
 
 class Engine:
@@ -107,8 +98,7 @@ class Engine:
             prefix=self._prefix,
             paths=self.paths,
         )
-        accepting = [await loop.create_server(lambda: Link(boundary), sock=one, backlog=BACKLOG) for one in listening]
-        listener = Listener(boundary, accepting)
+        listener = Listener(boundary, listening)
         self._listeners.append(listener)
         return listener
 

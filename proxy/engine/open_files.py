@@ -64,7 +64,7 @@ def with_open_files_limit(soft: int) -> Iterator[None]:
 def watch_open_files(say: Callable[[str], None]) -> None:
     """Say now where the limit is low, and once more, on the running loop, when a connection meets it.
 
-    asyncio tries again every second, so that connection waits; and it would report each try with a traceback.
+    Listeners try again every second, so that connections wait; and asyncio would report each try with a traceback.
     """
     limit = open_files_limit()
     if limit != resource.RLIM_INFINITY and limit < ENOUGH:
@@ -90,6 +90,6 @@ class _OutOfFiles:
         elif not self._told:
             self._told = True
             self._say(
-                f"gymtap: all {open_files_limit():,} files that may be open are in use: connections wait or fail until "
+                f"gymtap: all {open_files_limit():,} files that may be open are in use: connections wait until "
                 "others end; start again with a higher `ulimit -n`"
             )

@@ -27,7 +27,7 @@ from gymtap.proxy.core.events import (
     Unparsed,
 )
 from gymtap.proxy.engine.boundary import CAUSALITY_HEADER
-from gymtap.proxy.engine.paths import Paths, circle
+from gymtap.proxy.engine.paths import Ends, Paths, circle
 from gymtap.proxy.mitm.failures import transport_error
 from gymtap.proxy.mitm.messages import http_version, is_websocket, message_line, raw_fields, server_of
 from gymtap.schemas import Server, TransportError, TransportErrorKind
@@ -155,20 +155,20 @@ class Bridge:
         port = came_to[1] if came_to else None
         while coming := [known for to_port, known in self._connecting.values() if to_port == port]:
             await asyncio.wait(coming)
-        if _listen(came_to) in self._paths.through(data.client.peername):
+        if _listen(came_to) in self._paths.through(_came_by(data)):
             data.server.error = circle(_listen(came_to))
         elif data.server.address is not None:
             self._connecting[data.server.id] = data.server.address[1], asyncio.get_running_loop().create_future()
 
     def server_connected(self, data: ServerConnectionHookData) -> None:
         """A connection of our own stands."""
-        passed = self._paths.through(data.client.peername)
-        self._paths.opened(data.server.sockname, passed | {_listen(data.client.sockname)})
+        passed = self._paths.through(_came_by(data))
+        self._paths.opened((data.server.sockname, data.server.peername), passed | {_listen(data.client.sockname)})
         self._known(data)
 
     def server_disconnected(self, data: ServerConnectionHookData) -> None:
         """It stands no more."""
-        self._paths.closed(data.server.sockname)
+        self._paths.closed((data.server.sockname, data.server.peername))
 
     def server_connect_error(self, data: ServerConnectionHookData) -> None:
         """A server could not be reached before there was a request, as in modes in which the client names none."""
@@ -312,6 +312,12 @@ def _is_unaware(flow: http.HTTPFlow) -> bool:
     """Whether the client takes us for the server: it does, unless it asked a proxy for a URL that is not TLS."""
     aware = isinstance(flow.client_conn.proxy_mode, mode_specs.RegularMode | mode_specs.UpstreamMode)
     return not aware or flow.request.scheme == "https"
+
+
+def _came_by(data: ServerConnectionHookData) -> Ends:
+    """The client's connection, as the client sees it: where it was redirected, it called the server."""
+    redirected = isinstance(data.client.proxy_mode, mode_specs.TransparentMode | mode_specs.LocalMode)
+    return data.client.peername, data.server.address if redirected else data.client.sockname
 
 
 def _listen(address: tuple[str, int] | None) -> str:

@@ -1,5 +1,6 @@
 """What a low limit of open files does: the command keeps its own, and a person is told, before and when it is met."""
 
+import asyncio
 import contextlib
 import signal
 import socket
@@ -30,3 +31,23 @@ async def test_a_low_limit_is_said_before_it_is_met_and_then(spawn, provider, un
     tap.send(signal.SIGTERM)
     ended = await tap.end()
     assert "Traceback" not in ended.err
+
+
+async def test_calls_beyond_the_limit_wait_and_none_fails(spawn, provider, unused_tcp_port, tmp_path) -> None:
+    """A connection is accepted when there is a place for its call of the upstream too."""
+    up = f"ulimit -n 64; {_GYMTAP} up -c {tmp_path / 'c'} --map 'p={unused_tcp_port}->{provider.url}'"
+    tap = await spawn("bash", "-c", up)
+    await tap.err_line("recording to")
+
+    async def call() -> bytes:
+        reader, writer = await asyncio.open_connection("127.0.0.1", unused_tcp_port)
+        writer.write(b"GET / HTTP/1.1\r\nHost: h\r\nConnection: close\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+    answers = await asyncio.gather(*(call() for _ in range(60)))
+    assert {answer.split(b"\r\n")[0] for answer in answers} == {b"HTTP/1.1 200 OK"}
+    await tap.err_line("are in use")
+    tap.send(signal.SIGTERM)
+    assert (await tap.end()).status == 0
