@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a script, not a package
 """Draws docs/images/*.svg: what the demo's commands print, as they print it.
 
 The demo is played one row at a time and its capture copied with times that are computed, so that a picture

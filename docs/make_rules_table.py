@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a script, not a package
 """Draws the table of rules in docs/diagnosis.md from the rules themselves: `python docs/make_rules_table.py`."""
 
 from itertools import groupby

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a script, not a package
 """Draws every view of the terminal UI into docs/images/tui, with an index.
 
 `.venv/bin/python docs/make_screenshots.py [CAPTURE]`, or `make screenshots`. Without a capture it starts the real
@@ -214,7 +213,7 @@ def _home(screen: TmuxScreen) -> None:
 
 
 def _left_out(view: View, pattern: TimeoutError) -> None:
-    print(f"{view.name} is left out: {pattern}", file=sys.stderr)  # noqa: T201  # a script
+    print(f"{view.name} is left out: {pattern}", file=sys.stderr)
 
 
 def _drawn(coloured: str, name: str) -> str:

@@ -1,4 +1,3 @@
-# ruff: noqa: INP001 - a script's part, not a package
 """A program in a real terminal of a given size: keys go in, what is on the screen comes out.
 
 The terminal is a tmux pane on a server of its own, without anyone's configuration. Nothing here sleeps a while and

@@ -26,43 +26,43 @@ class Subject(Protocol):
     """A row, as a filter asks about it; None is not known, or not there."""
 
     @property
-    def label(self) -> str: ...  # noqa: D102  # as RowKey.label
+    def label(self) -> str: ...  # as RowKey.label
     @property
-    def run(self) -> int: ...  # noqa: D102  # as RowKey.run
+    def run(self) -> int: ...  # as RowKey.run
     @property
-    def task(self) -> int | None: ...  # noqa: D102  # as RowKey.task
+    def task(self) -> int | None: ...  # as RowKey.task
     @property
-    def rollout(self) -> int | None: ...  # noqa: D102  # as RowKey.rollout
+    def rollout(self) -> int | None: ...  # as RowKey.rollout
     @property
-    def attempt(self) -> int: ...  # noqa: D102  # as RowKey.attempt
+    def attempt(self) -> int: ...  # as RowKey.attempt
     @property
-    def agent(self) -> str | None: ...  # noqa: D102  # as RowKey.agent
+    def agent(self) -> str | None: ...  # as RowKey.agent
     @property
-    def state(self) -> str: ...  # noqa: D102  # as Row.state
+    def state(self) -> str: ...  # as Row.state
     @property
-    def status(self) -> int | None: ...  # noqa: D102  # as Row.status
+    def status(self) -> int | None: ...  # as Row.status
     @property
-    def reward(self) -> float | None: ...  # noqa: D102  # as Row.reward
+    def reward(self) -> float | None: ...  # as Row.reward
     @property
-    def duration_ms(self) -> float | None: ...  # noqa: D102  # as Row.duration_ms
+    def duration_ms(self) -> float | None: ...  # as Row.duration_ms
     @property
-    def exchanges(self) -> int: ...  # noqa: D102  # as Row.exchanges
+    def exchanges(self) -> int: ...  # as Row.exchanges
     @property
-    def failed(self) -> int: ...  # noqa: D102  # as Row.failed_exchanges
+    def failed(self) -> int: ...  # as Row.failed_exchanges
     @property
-    def began_ns(self) -> int: ...  # noqa: D102  # as Row.started_ns
+    def began_ns(self) -> int: ...  # as Row.started_ns
     @property
-    def open_at(self) -> Collection[str]: ...  # noqa: D102  # calls and server kinds that are open now
+    def open_at(self) -> Collection[str]: ...  # calls and server kinds that are open now
     @property
-    def failed_at(self) -> Collection[str]: ...  # noqa: D102  # calls and server kinds that failed
+    def failed_at(self) -> Collection[str]: ...  # calls and server kinds that failed
     @property
-    def layer(self) -> str | None: ...  # noqa: D102  # the diagnosis's layer
+    def layer(self) -> str | None: ...  # the diagnosis's layer
     @property
-    def cause(self) -> str | None: ...  # noqa: D102  # the diagnosis's fingerprint
+    def cause(self) -> str | None: ...  # the diagnosis's fingerprint
     @property
-    def words(self) -> str: ...  # noqa: D102  # what `~` looks through
+    def words(self) -> str: ...  # what `~` looks through
     @property
-    def marked(self) -> bool: ...  # noqa: D102  # whether a person marked it
+    def marked(self) -> bool: ...  # whether a person marked it
 
 
 class FilterError(UsageError):

@@ -44,71 +44,71 @@ class Listed:
         return self.notes.of(full_label(self.line)) if len(self.notes) else NO_NOTE
 
     @property
-    def label(self) -> str:  # noqa: D102  # these are the fields of Subject, described there
+    def label(self) -> str:
         return self.line.label
 
     @property
-    def run(self) -> int:  # noqa: D102
+    def run(self) -> int:
         return self.line.run
 
     @property
-    def task(self) -> int | None:  # noqa: D102
+    def task(self) -> int | None:
         return self.line.task
 
     @property
-    def rollout(self) -> int | None:  # noqa: D102
+    def rollout(self) -> int | None:
         return self.line.rollout
 
     @property
-    def attempt(self) -> int:  # noqa: D102
+    def attempt(self) -> int:
         return self.line.attempt
 
     @property
-    def agent(self) -> str | None:  # noqa: D102
+    def agent(self) -> str | None:
         return self.line.agent
 
     @property
-    def state(self) -> str:  # noqa: D102
+    def state(self) -> str:
         return self.line.state
 
     @property
-    def status(self) -> int | None:  # noqa: D102
+    def status(self) -> int | None:
         return self.line.status
 
     @property
-    def reward(self) -> float | None:  # noqa: D102
+    def reward(self) -> float | None:
         return self.line.reward
 
     @property
-    def duration_ms(self) -> float | None:  # noqa: D102
+    def duration_ms(self) -> float | None:
         return self.line.duration_ms
 
     @property
-    def exchanges(self) -> int:  # noqa: D102
+    def exchanges(self) -> int:
         return self.line.exchanges
 
     @property
-    def failed(self) -> int:  # noqa: D102
+    def failed(self) -> int:
         return self.line.failed
 
     @property
-    def began_ns(self) -> int:  # noqa: D102
+    def began_ns(self) -> int:
         return self.line.started_ns
 
     @property
-    def failed_at(self) -> frozenset[str]:  # noqa: D102
+    def failed_at(self) -> frozenset[str]:
         return self.line.failed_at
 
     @property
-    def layer(self) -> str | None:  # noqa: D102
+    def layer(self) -> str | None:
         return str(self.diagnosis.layer) if self.diagnosis else None
 
     @property
-    def cause(self) -> str | None:  # noqa: D102
+    def cause(self) -> str | None:
         return self.diagnosis.fingerprint if self.diagnosis else None
 
     @property
-    def words(self) -> str:  # noqa: D102
+    def words(self) -> str:
         told = (self.diagnosis.symptom, self.diagnosis.cause, self.message) if self.diagnosis else ()
         return "\n".join((self.label, self.line.agent or "", self.line.error or "", self.note.comment, *told))
 
@@ -120,7 +120,7 @@ class Listed:
         return self.line.error or ""
 
     @property
-    def marked(self) -> bool:  # noqa: D102
+    def marked(self) -> bool:
         return self.note.marked
 
 
