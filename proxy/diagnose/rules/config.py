@@ -4,9 +4,9 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from gymtap.proxy.diagnose.before_sending import before_sending
 from gymtap.proxy.diagnose.evidence import Seen
 from gymtap.proxy.diagnose.parameters import in_row, refused_parameter
-from gymtap.proxy.diagnose.preflight import preflight
 from gymtap.proxy.diagnose.rule import (
     GENERATION,
     PROVIDER,
@@ -247,7 +247,7 @@ def _told_agent_never_ran(view: View) -> Iterator[Sight]:
 def _preflight(view: View) -> Iterator[Sight]:
     """What made Gym stop before it sent anything."""
     for failure in view.told_failures:
-        found = preflight(failure)
+        found = before_sending(failure)
         if found is not None and found[0] is Layer.CONFIG:
             yield sight_of(failure, found[1])
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 from typing import Any
 
 from gymtap.proxy.diagnose.answers import answers, read_answer
+from gymtap.proxy.diagnose.before_sending import before_sending
 from gymtap.proxy.diagnose.evidence import SeenFile, listed, read_json
 from gymtap.proxy.diagnose.parameters import in_row, refused_parameter
-from gymtap.proxy.diagnose.preflight import preflight
 from gymtap.proxy.diagnose.rows import Flaw, line_flaws, row_flaws
 from gymtap.proxy.diagnose.rule import (
     GENERATION,
@@ -315,7 +315,7 @@ def _wrong_tool_arguments(view: View) -> Iterator[Sight]:
 def _preflight(view: View) -> Iterator[Sight]:
     """What made Gym stop before it sent anything."""
     for failure in view.told_failures:
-        found = preflight(failure)
+        found = before_sending(failure)
         if found is not None and found[0] is Layer.DATA_SCHEMA:
             yield sight_of(failure, found[1])
 

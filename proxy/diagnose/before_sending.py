@@ -35,7 +35,7 @@ _OF_ROWS = re.compile(
 _MISSING = re.compile(r"^'(\w+)'$")
 
 
-def preflight(failure: Failure) -> tuple[Layer, str] | None:
+def before_sending(failure: Failure) -> tuple[Layer, str] | None:
     """The layer of a failure before the first request, and what it says in one line; None for any other failure."""
     if failure.source != "log" or not failure.said.startswith("Traceback"):
         return None
