@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from gymtap.proxy.check.engines import Engines
-from gymtap.proxy.check.preflight import preflight
+from gymtap.proxy.check.grammar import check_grammar
 from gymtap.proxy.check.verdict import Verdict, judge
 from gymtap.proxy.check.vllm_rules import Backend, DefinitionsClashError, Route, required_schema
 
@@ -50,7 +50,7 @@ def read(file: Path) -> list[dict[str, Any]]:
 def show(engines: Engines, cases: list[dict[str, Any]]) -> None:
     """One JSON line per name and path."""
     for case in cases:
-        for answer in preflight(engines, TOOL, case["parameters"]):
+        for answer in check_grammar(engines, TOOL, case["parameters"]):
             said = answer.as_json()
             print(json.dumps({"name": case["name"]} | {key: said[key] for key in KEYS}))
 

@@ -13,8 +13,8 @@ import orjson
 
 from gymtap.proxy.check.enforcement import not_enforced
 from gymtap.proxy.check.engines import Engines
+from gymtap.proxy.check.grammar import GrammarCheck, check_grammar
 from gymtap.proxy.check.locate import Fault
-from gymtap.proxy.check.preflight import Preflight, preflight
 from gymtap.proxy.check.requests import Carrier
 from gymtap.proxy.check.tools import check_tools, is_strict, parameters_of, params_of
 from gymtap.proxy.check.verdict import BEFORE, judge
@@ -48,7 +48,7 @@ class ToolReport:
     distinct_tools: int = 0
     tool_lists: int = 0
     engines: Mapping[str, str | None] = field(default_factory=dict)
-    preflights: list[tuple[str, Preflight]] = field(default_factory=list)
+    grammar_checks: list[tuple[str, GrammarCheck]] = field(default_factory=list)
     met: dict[tuple[Any, ...], Met] = field(default_factory=dict)
     unread: list[str] = field(default_factory=list)
     not_run: set[str] = field(default_factory=set)
@@ -83,7 +83,7 @@ class ToolReport:
             "engines": dict(self.engines),
             "not_run": sorted(self.not_run),
             "unread": self.unread,
-            "preflight": [{"where": where, **answer.as_json()} for where, answer in self.preflights],
+            "preflight": [{"where": where, **answer.as_json()} for where, answer in self.grammar_checks],
             "findings": [met.as_json() for met in self.findings],
         }
 
@@ -156,10 +156,10 @@ class ToolCheck:
         if self._engines is None:
             return
         routes = self._routes or (Route.STRICT_TOOL, Route.REQUIRED_JSON)
-        answers = preflight(self._engines, name, parameters, routes, self._backend)
+        answers = check_grammar(self._engines, name, parameters, routes, self._backend)
         told: set[tuple[Any, ...]] = set()
         for answer in answers:
-            self.report.preflights.append((where, answer))
+            self.report.grammar_checks.append((where, answer))
             if answer.verdict.ok is None:
                 self.report.not_run.add(f"{answer.route}: {answer.verdict.reason}")
             elif answer.verdict.refused:
@@ -171,7 +171,7 @@ class ToolCheck:
                 message = f"{name}: {keyword} {instead}, so the model may break it"
                 yield finding("grammar.not_enforced", Severity.NOTE, message, ()), path
 
-    def _refused(self, answer: Preflight, *, strict: bool) -> Iterator[tuple[Finding, tuple[Any, ...]]]:
+    def _refused(self, answer: GrammarCheck, *, strict: bool) -> Iterator[tuple[Finding, tuple[Any, ...]]]:
         severity, when = self._weight(answer.route, strict=strict)
         if not answer.faults:
             yield finding(f"grammar.{answer.route}", severity, _message(answer, None, when), ()), ()
@@ -225,8 +225,8 @@ class ToolCheck:
             if self._engines is None or key in self._lists:
                 continue
             self._lists[key] = []
-            (answer,) = preflight(self._engines, "response_format", schema, (Route.RESPONSE_FORMAT,), self._backend)
-            self.report.preflights.append((where, answer))
+            (answer,) = check_grammar(self._engines, "response_format", schema, (Route.RESPONSE_FORMAT,), self._backend)
+            self.report.grammar_checks.append((where, answer))
             for fault in answer.faults:
                 message = _message(answer, fault, "")
                 fix = _sentence(str(fault.edit)) if fault.edit else None
@@ -256,7 +256,7 @@ def _formats(params: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]
         yield ("response_format", "json_schema", "schema"), inner["schema"]
 
 
-def _message(answer: Preflight, fault: Fault | None, when: str) -> str:
+def _message(answer: GrammarCheck, fault: Fault | None, when: str) -> str:
     verdict = answer.verdict
     reason = (fault.reason if fault else verdict.reason).splitlines()[0]
     about = f" over {fault.keyword}" if fault and fault.keyword else ""

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from gymtap.proxy.check.engines import Engines
-from gymtap.proxy.check.preflight import Preflight, preflight
+from gymtap.proxy.check.grammar import GrammarCheck, check_grammar
 from gymtap.proxy.check.tools import is_strict, parameters_of
 from gymtap.proxy.check.vllm_rules import Route
 from gymtap.proxy.core.contracts.finding import Path, finding, pointer
@@ -33,7 +33,7 @@ class Result:
 
     asked: Asked
     answer: Answer
-    offline: list[tuple[Path, Preflight]] = field(default_factory=list)
+    offline: list[tuple[Path, GrammarCheck]] = field(default_factory=list)
     unknown: bool = False  # an engine could not be run
     state: str = ""
     comparable: bool = False  # the server's verdict is about the schemas, and so is ours
@@ -161,7 +161,7 @@ def _judged(result: Result, states: list[ServerState], engines: Engines | None) 
     return result
 
 
-def _offline(asked: Asked, engines: Engines, *, refused: bool) -> Iterator[tuple[Path, Preflight]]:
+def _offline(asked: Asked, engines: Engines, *, refused: bool) -> Iterator[tuple[Path, GrammarCheck]]:
     """Our verdicts on what vLLM compiles of a request; where it refused, on its older ways to compile as well."""
     request = asked.request or {}
     required = request.get("tool_choice", "auto") not in ("auto", "none")
@@ -172,15 +172,15 @@ def _offline(asked: Asked, engines: Engines, *, refused: bool) -> Iterator[tuple
         routes = [Route.STRICT_TOOL] if is_strict(tool) else []
         routes += [Route.REQUIRED_JSON] if required and refused else []
         at = (*asked.at, "tools", index, *inner)
-        answers = preflight(engines, name, parameters, routes)
+        answers = check_grammar(engines, name, parameters, routes)
         yield from ((at, one) for one in _first_refusal(answers))
     schema = request.get("response_format", {}).get("json_schema", {}).get("schema")
     if schema is not None:
         at = (*asked.at, "text", "format", "schema")
-        yield from ((at, one) for one in preflight(engines, "response_format", schema, [Route.RESPONSE_FORMAT]))
+        yield from ((at, one) for one in check_grammar(engines, "response_format", schema, [Route.RESPONSE_FORMAT]))
 
 
-def _first_refusal(answers: tuple[Preflight, ...]) -> tuple[Preflight, ...]:
+def _first_refusal(answers: tuple[GrammarCheck, ...]) -> tuple[GrammarCheck, ...]:
     refused = [one for one in answers if one.verdict.refused]
     return tuple(refused[:1]) or answers[:1]
 

@@ -46,7 +46,7 @@ def test_a_refused_strict_tool_is_an_error_with_pointer_reason_and_fix(engines: 
 
 def test_each_distinct_tool_is_asked_about_once(engines: Engines, tmp_path: Path) -> None:
     whole = report(engines, write(tmp_path / "rows.jsonl", *[row(GOOD)] * 50))
-    assert (whole.requests, whole.tools, whole.distinct_tools, len(whole.preflights)) == (50, 50, 1, 2)
+    assert (whole.requests, whole.tools, whole.distinct_tools, len(whole.grammar_checks)) == (50, 50, 1, 2)
 
 
 def test_a_tool_that_is_not_strict_is_only_noted(engines: Engines, tmp_path: Path) -> None:

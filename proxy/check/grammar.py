@@ -1,4 +1,4 @@
-"""The grammar preflight of one schema: vLLM's verdict, and where it is a refusal, the place and the way out."""
+"""The grammar check of one schema: vLLM's verdict, and where it is a refusal, the place and the way out."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from gymtap.proxy.check.vllm_rules import Backend, Route
 
 
 @dataclass(frozen=True)
-class Preflight:
+class GrammarCheck:
     """`faults` is empty unless the verdict is a refusal; the edits of all of them together make it compile."""
 
     name: str
@@ -40,18 +40,18 @@ class Preflight:
         }
 
 
-def preflight(
+def check_grammar(
     engines: Engines, name: str, parameters: Any, routes: Iterable[Route] = Route, backend: Backend = Backend.AUTO
-) -> tuple[Preflight, ...]:
+) -> tuple[GrammarCheck, ...]:
     """One answer per route for a tool of this name with these parameters, alone in its request."""
     return tuple(_one(engines, name, parameters, route, backend) for route in routes)
 
 
-def _one(engines: Engines, name: str, parameters: Any, route: Route, backend: Backend) -> Preflight:
+def _one(engines: Engines, name: str, parameters: Any, route: Route, backend: Backend) -> GrammarCheck:
     def refuses(schema: Any) -> str | None:
         verdict = judge(engines, [(name, schema)], route, backend)
         return verdict.reason if verdict.refused else None
 
     verdict = judge(engines, [(name, parameters)], route, backend)
     found = faults(parameters, refuses) if verdict.refused else ()
-    return Preflight(name, route, backend, verdict, found)
+    return GrammarCheck(name, route, backend, verdict, found)
