@@ -5,6 +5,7 @@ content was read. Where that cannot be known, or several candidates remain, the 
 """
 
 import weakref
+from collections import OrderedDict
 from typing import NamedTuple
 
 from gymtap.proxy.core import calls
@@ -79,7 +80,7 @@ class Resolver:
         self._runs = Runs()
         self._flight = InFlight()
         self._nodes: dict[str, Node] = {}
-        self._ended: dict[str, None] = {}
+        self._ended: OrderedDict[str, None] = OrderedDict()
         self._max_ended = max_ended
         self._kinds: dict[str, ServerKind] = {}
         self._guessed: dict[str, ServerKind] = {}
@@ -495,9 +496,7 @@ class Resolver:
     def _remember_ended(self, node: Node) -> None:
         self._ended[node.id] = None
         if len(self._ended) > self._max_ended:
-            oldest = next(iter(self._ended))
-            del self._ended[oldest]
-            del self._nodes[oldest]
+            del self._nodes[self._ended.popitem(last=False)[0]]
 
 
 def _content_link(origin: Node) -> Link:

@@ -5,6 +5,8 @@ run, for its agent. Other agents follow when they have nothing in flight: severa
 one that starts again must not split the others' runs.
 """
 
+from collections import OrderedDict
+
 from gymtap.proxy.core.attribution.rollout import Stated
 from gymtap.proxy.core.attribution.sessions import digest
 
@@ -17,7 +19,7 @@ class Seen:
 
     def __init__(self) -> None:
         self._pages: dict[tuple[int, int], int] = {}
-        self._names: dict[bytes, None] = {}
+        self._names: OrderedDict[bytes, None] = OrderedDict()
 
     def add(self, stated: Stated) -> bool:
         """Remember a key; True when it was there already."""
@@ -36,7 +38,7 @@ class Seen:
             return True
         self._names[token] = None
         if len(self._names) > _MAX_NAMES:
-            del self._names[next(iter(self._names))]
+            self._names.popitem(last=False)
         return False
 
 

@@ -5,6 +5,7 @@ tied to it before. Two threads of different rows are never joined: whatever clai
 """
 
 import weakref
+from collections import OrderedDict
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -248,7 +249,7 @@ class Tokens:
     """
 
     def __init__(self, limit: int) -> None:
-        self._known: dict[Token, tuple[Thread, Source] | None] = {}
+        self._known: OrderedDict[Token, tuple[Thread, Source] | None] = OrderedDict()
         self._limit = limit
 
     def __len__(self) -> int:
@@ -261,8 +262,8 @@ class Tokens:
         """The thread and the source; None where it is not known, or not trusted."""
         if token not in self._known:
             return None
-        entry = self._known.pop(token)
-        self._known[token] = entry
+        self._known.move_to_end(token)
+        entry = self._known[token]
         return None if entry is None else (find(entry[0]), entry[1])
 
     def put(self, token: Token, thread: Thread, source: Source) -> None:
@@ -285,4 +286,4 @@ class Tokens:
     def _set(self, token: Token, entry: tuple[Thread, Source] | None) -> None:
         self._known[token] = entry
         if len(self._known) > self._limit:
-            del self._known[next(iter(self._known))]
+            self._known.popitem(last=False)
