@@ -41,7 +41,7 @@ class Answers(Addon):
             return
         if flow.status is None or not 200 <= flow.status < 300 or flow.error is not None or flow.response_body is None:
             return
-        found = check_answer(flow.response_body)
+        found = check_answer(flow.response_body, parsed=flow.response_json)
         if found and flow.call is Call.PROVIDER and flow.parent in self._open:
             self._wait(flow.parent, flow.id, flow.response_body)
         else:

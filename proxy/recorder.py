@@ -27,9 +27,9 @@ from gymtap.proxy.core.events import (
     Unparsed,
 )
 from gymtap.proxy.core.flow import INSPECT_MAX_BYTES, Flow
-from gymtap.proxy.store.bodies import SEGMENT_BYTES
+from gymtap.proxy.store.bodies import SEGMENT_BYTES, KeptBody
 from gymtap.proxy.store.writer import CaptureWriter
-from gymtap.schemas import Body, Gap, GapKind, Headers, Server
+from gymtap.schemas import Gap, GapKind, Headers, Server
 
 DRAIN_SECONDS = 0.02
 """How long an event waits at most before it is looked at."""
@@ -110,7 +110,7 @@ class _Assembly:
         self._drafted = len(self._pieces)
         self._draft.settle()
 
-    def keep(self, content: bytes | None, redacted: int) -> Body | None:
+    def keep(self, content: bytes | None, redacted: int) -> KeptBody | None:
         """Store it: `content` is what addons left of `whole()`. None when there was no body."""
         self._drop_draft()
         if not self.size_bytes and not self.missing_bytes:
@@ -121,13 +121,8 @@ class _Assembly:
         else:
             digest = self._writer.store(content) if content else None
             self._pieces = []
-        return Body(
-            digest=digest,
-            size_bytes=self.size_bytes,
-            encoding=self._encoding if self._decoded else None,
-            missing_bytes=self.missing_bytes,
-            redacted=redacted,
-        )
+        encoding = self._encoding if self._decoded else None
+        return KeptBody(digest, self.size_bytes, encoding, self.missing_bytes, redacted)
 
     def _decode(self, decoder: Decoder, data: bytes) -> None:
         if not self._pieces and self._stream is None:
@@ -218,7 +213,7 @@ class _Open:
     mono_ns: int
     request: _Assembly
     response: _Assembly | None = None
-    request_body: Body | None = None
+    request_body: KeptBody | None = None
     kept: bool = False
 
     def elapsed_ms(self, mono_ns: int) -> float:
@@ -435,8 +430,9 @@ class Recorder:
         )
         self._writer.gap(gap)
         if opened.kept and opened.request_body is not None and event.request_bytes:
-            missing = {"missing_bytes": event.request_bytes, "size_bytes": opened.request.size_bytes}
-            opened.request_body = opened.request_body.model_copy(update=missing)
+            opened.request_body = opened.request_body._replace(
+                missing_bytes=event.request_bytes, size_bytes=opened.request.size_bytes
+            )
 
     def _ended(self, opened: _Open, event: Ended) -> None:
         flow = opened.flow

@@ -98,7 +98,7 @@ def may_be_read_otherwise(data: bytes) -> bool:
 def _is_event_stream(data: bytes) -> bool:
     """Whether it is one, or a piece of one."""
     head = data[:_HEAD_BYTES]
-    return b"data:" in head and (b"\ndata:" in head or _STREAM.match(head) is not None)
+    return _STREAM.match(head) is not None or (b"\n" in head and b"\ndata:" in head)
 
 
 def wide(data: bytes) -> Reading | None:

@@ -3,13 +3,13 @@
 A turn of a conversation repeats the whole history before it, usually with something constant behind it
 (`tools`, `model`). So a body is stored as: so many bytes of its predecessor's start, something new, so many
 bytes of its end. Finding those takes a few memory comparisons, where a zstd dictionary of the predecessor
-costs its whole length again. A predecessor is found by the digests of the body's first 1, 2, 4, ... KiB:
+costs its whole length again. A predecessor is found by hashes of the body's first 1, 2, 4, ... KiB:
 the longest start that was seen before wins, which tells one conversation from another that begins alike.
 """
 
-import hashlib
 from collections import OrderedDict
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import zstandard
 
@@ -36,11 +36,21 @@ class Stored:
     data: bytes
 
 
+class KeptBody(NamedTuple):
+    """What an exchange's record says of a body: a `schemas.Body`, of which reading makes one; see there."""
+
+    digest: str | None
+    size_bytes: int
+    encoding: str | None = None
+    missing_bytes: int = 0
+    redacted: int = 0
+
+
 @dataclass(slots=True)
 class _Known:
     content: bytes
     depth: int
-    rungs: tuple[bytes, ...]
+    rungs: tuple[int, ...]
 
 
 def _common_prefix(a: bytes, b: bytes) -> int:
@@ -67,18 +77,18 @@ def _common_suffix(a: bytes, b: bytes, limit: int) -> int:
     return low
 
 
-def ladder(content: bytes) -> tuple[bytes, tuple[bytes, ...]]:
-    """The SHA-256 of the content, and those of its first 1, 2, 4, ... KiB, in one pass."""
-    view = memoryview(content)
-    state = hashlib.sha256()
-    rungs: list[bytes] = []
-    done, rung = 0, _FIRST_RUNG_BYTES
+def ladder(content: bytes) -> tuple[int, ...]:
+    """Hashes of the content's first 1, 2, 4, ... KiB: of each the last, and what was added to it.
+
+    They need not withstand anybody: where two that differ are taken for the same, less of a body is shared.
+    """
+    rungs: list[int] = []
+    last, done, rung = 0, 0, _FIRST_RUNG_BYTES
     while rung <= len(content):
-        state.update(view[done:rung])
-        rungs.append(state.digest()[:12])
+        last = hash((last, content[done:rung]))
+        rungs.append(last)
         done, rung = rung, rung * 2
-    state.update(view[done:])
-    return state.digest(), tuple(rungs)
+    return tuple(rungs)
 
 
 class BodyEncoder:
@@ -89,14 +99,15 @@ class BodyEncoder:
         self._memory_bytes = memory_bytes
         self._held_bytes = 0
         self._known: OrderedDict[bytes, _Known] = OrderedDict()
-        self._rungs: dict[bytes, bytes] = {}
+        self._rungs: dict[int, bytes] = {}
 
     def compress(self, segment: bytes) -> bytes:
         """One piece of a long body, on its own."""
         return self._compressor.compress(segment)
 
-    def encode(self, content: bytes, digest: bytes, rungs: tuple[bytes, ...]) -> Stored:
-        """A whole body; `digest` and `rungs` are what `ladder` says of it."""
+    def encode(self, content: bytes, digest: bytes) -> Stored:
+        """A whole body; `digest` is its SHA-256."""
+        rungs = ladder(content)
         base = self._predecessor(rungs)
         if base is None:
             self._remember(digest, _Known(content, 0, rungs))
@@ -114,7 +125,7 @@ class BodyEncoder:
         self._rungs.clear()
         self._held_bytes = 0
 
-    def _predecessor(self, rungs: tuple[bytes, ...]) -> bytes | None:
+    def _predecessor(self, rungs: tuple[int, ...]) -> bytes | None:
         for rung in reversed(rungs):
             digest = self._rungs.get(rung)
             known = self._known.get(digest) if digest is not None else None

@@ -8,7 +8,8 @@ import pytest
 
 from gymtap.proxy.core.flow import Flow
 from gymtap.proxy.store import CaptureWriter
-from gymtap.schemas import Attribution, Body, Call, Confidence, Method, RowKey, Server, ServerKind, TransportError
+from gymtap.proxy.store.bodies import KeptBody
+from gymtap.schemas import Attribution, Call, Confidence, Method, RowKey, Server, ServerKind, TransportError
 
 AGENT = Server(name="agent", kind=ServerKind.AGENT, listen="http://127.0.0.1:1", upstream="http://127.0.0.1:2")
 MODEL = Server(name="model", kind=ServerKind.MODEL, listen="http://127.0.0.1:3", upstream="http://127.0.0.1:4")
@@ -53,8 +54,8 @@ class Scribe:
         self.writer.requested(flow, self.body(request))
         return flow
 
-    def body(self, content: bytes) -> Body:
-        return Body(digest=self.writer.store(content), size_bytes=len(content))
+    def body(self, content: bytes) -> KeptBody:
+        return KeptBody(self.writer.store(content), len(content))
 
     def end(
         self,
