@@ -172,15 +172,12 @@ def _report_json(report: "RowReport", labels: Sequence[str]) -> dict[str, Any]:
 
 
 def _checked(file: _File, jobs: int | None, *, quiet: bool) -> "RowReport":
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TimeRemainingColumn
+    from rich.progress import BarColumn, DownloadColumn, TimeRemainingColumn
 
     from gymtap.proxy.check.row_check import check_rows
 
-    console = Console(stderr=True)
     size = file.path.stat().st_size if file.path.is_file() else 0
-    columns = (BarColumn(), DownloadColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with screen.bar(BarColumn(), DownloadColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task(Path(file.name).name, total=size)
         report = check_rows(file.path, file.against, jobs=jobs, progress=lambda done: bar.advance(task, done))
     report.file = file.name

@@ -91,11 +91,9 @@ async def _sweep(  # noqa: PLR0917  # the command's options
 
 @contextmanager
 def _bar(total: int) -> "Iterator[Callable[[], None]]":
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeRemainingColumn
+    from rich.progress import BarColumn, MofNCompleteColumn, TimeRemainingColumn
 
-    console = screen.err()
-    columns = (BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
+    with screen.bar(BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()) as bar:
         task = bar.add_task("preflight", total=total)
         yield lambda: bar.advance(task)
 

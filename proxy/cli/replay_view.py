@@ -5,7 +5,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import typer
-from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 from rich.text import Text
 
@@ -54,10 +53,7 @@ class Faces:
         if self._total < 2 or self._quiet:
             return
         if self._bar is None:
-            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-            self._bar = Progress(
-                *columns, console=Console(stderr=True), transient=True, disable=not sys.stderr.isatty()
-            )
+            self._bar = screen.bar(TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
             self._bar.add_task("replaying", total=self._total)
             self._bar.start()
         self._bar.advance(self._bar.task_ids[0])

@@ -12,6 +12,7 @@ from gymtap.proxy.views.plain import printable
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress, ProgressColumn
 
 _UNLIMITED_COLUMNS = 100_000
 _RULE_COLUMNS = 100
@@ -33,6 +34,14 @@ def _console(stream: TextIO) -> "Console":
     boundless = not stream.isatty() and "COLUMNS" not in os.environ and "FORCE_COLOR" not in os.environ
     width = _UNLIMITED_COLUMNS if boundless else None
     return ResultConsole(file=stream, width=width, highlight=False, markup=False, emoji=False)
+
+
+def bar(*columns: "ProgressColumn") -> "Progress":
+    """A bar on stderr that goes when it is done; none where nobody watches."""
+    from rich.progress import Progress
+
+    console = err()
+    return Progress(*columns, console=console, transient=True, disable=not console.is_terminal)
 
 
 def rule_width(console: "Console") -> int:
