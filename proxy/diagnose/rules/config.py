@@ -520,7 +520,7 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.CONFIG,
         needs="Words that an environment variable, a login or a licence for a download is missing",
         sees=said(
-            r"KeyError: '(?P<what>(?-i:[A-Z][A-Z0-9_]{3,}))'|"
+            r"KeyError(?:: |\()'(?P<what>(?-i:[A-Z][A-Z0-9_]{3,}))'|"
             r"environment variable [`'\"]?\w+[`'\"]? (?:is )?(?:not set|missing|must be set)|(?:HF_TOKEN|HUGGING\w+|"
             r"WANDB_API_KEY|OPENAI_API_KEY|NGC_API_KEY)[^\n]{0,60}(?:not set|missing|required|must)|GatedRepoError|"
             r"gated repo\b|access to model [^\n]{0,120} is restricted|(?:you )?must be authenticated|"

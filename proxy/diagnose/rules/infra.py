@@ -23,6 +23,11 @@ from gymtap.proxy.diagnose.verdicts import told_failures
 from gymtap.schemas import Call, Layer, LeafKind, TransportErrorKind
 
 _GATEWAY = frozenset({502, 503, 520, 521, 522, 523, 525, 526, 527, 530})
+_STEP_ENDED = (
+    r"srun: job step aborted|srun: (?:force )?terminat|srun: error: \S+: tasks? [\d,-]+: (?:exited|killed|terminated)|"
+    r"(?:JOB|STEP) \S+ ON \S+ CANCELLED AT \S+ \*\*\*"
+)
+"""What Slurm says of any step that ends early; a time limit, preemption or lost node is named with DUE TO."""
 _LONG_OPEN_MS = 10 * 60 * 1000
 _DROPPED = frozenset({TransportErrorKind.RESET, TransportErrorKind.CLOSED, TransportErrorKind.REFUSED})
 _ENDLESS_TRIES = 4
@@ -530,13 +535,25 @@ RULES: tuple[Rule, ...] = (
             r"toomanyrequests: |pull rate limit|imagepullbackoff|crashloopbackoff|"
             r"singularity|apptainer|cannot mount|mount(?:ing)? [^\n]{0,60}failed|"
             r"bind: ",
-            unless=r"oom[-_ ]?kill|out of memory",
+            unless=rf"oom[-_ ]?kill|out of memory|{_STEP_ENDED}",
         ),
         cause="The job or its container failed below Gym: {what}.",
         next_action="Read the job's state and first error (`sacct -j`, Slurm's stderr), and repair node, image or "
-        "mount first.",
+        "mount first; after a time limit or preemption, resume with the same inputs in a new job.",
         source="Slurm, pyxis, Docker and Kubernetes messages",
         strength=Strength.PROVEN,
+        failure_kind="kill_shaped",
+    ),
+    Rule(
+        id="infra.step_ended",
+        layer=Layer.INFRA,
+        needs="Slurm's words that it ended a step or that a task exited, without a reason",
+        sees=said(_STEP_ENDED),
+        cause="Slurm ended the job's step and does not say why: {what}.",
+        next_action="Look for the first error before it, and ask `sacct -j` for the state and the exit code of each "
+        "step.",
+        source="srun and slurmstepd tell so of any step whose task fails or that somebody cancels",
+        strength=Strength.FALLBACK,
         failure_kind="kill_shaped",
     ),
     Rule(
@@ -658,8 +675,11 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="infra.gym_5xx",
         layer=Layer.INFRA,
-        needs="502, 503 or 504 between Gym's own servers",
-        sees=_gym_5xx,
+        needs="502, 503 or 504 between Gym's own servers, or the collector's word that a request got no answer",
+        sees=both(
+            _gym_5xx,
+            said(r"class=agent_request_failed[^\n]*", sources=("log",), unless=r"error=429|time(?:d )?out"),
+        ),
         cause="Something in front of a Gym server answered {what}; the rollout never ran.",
         next_action="Find the proxy or load balancer on that boundary; Gym's own servers do not answer so.",
         source="Gym 0.7.0 counts these as agent_request_failed",
