@@ -32,12 +32,15 @@ def _env(  # noqa: PLR0917 - typer calls it by name
 
     from gymtap.proxy.cli.screen import write_json
     from gymtap.proxy.core.errors import UsageError
-    from gymtap.proxy.store import resolve
+    from gymtap.proxy.store import Capture, resolve
     from gymtap.proxy.wiring.environment import Parts, wiring_variables
     from gymtap.proxy.wiring.standing import read_control
 
     if control is None:
-        address = read_control(resolve(capture))
+        where = resolve(capture)
+        address = read_control(where)
+        if not Capture(where).live():
+            raise UsageError(f"the tap that recorded into {where} is gone", "start one with: gymtap up --takeover")
         control, token = address.url, address.token
     elif not token:
         raise UsageError("--control needs the tap's token", "give --token, the same as to `gymtap up --takeover`")

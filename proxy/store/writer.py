@@ -382,7 +382,7 @@ class CaptureWriter:
     def commit(self) -> bool:
         """Write what is pending; whether all of it is on disk. Never raises for a disk's refusal."""
         now_ns = self._now_ns()
-        beat = now_ns - self._heartbeat_ns >= HEARTBEAT_NS
+        beat = abs(now_ns - self._heartbeat_ns) >= HEARTBEAT_NS  # a clock may be set back
         if not (beat or self._dirty or self._bodies or self._facts or self._updates or self._gaps or self._loss.detail):
             return True
         self._render_entries()

@@ -145,6 +145,17 @@ async def test_env_puts_a_run_behind_a_standing_tap(spawn, miniature, tmp_path) 
     assert Capture(tmp_path / "up").info().rows == 1
 
 
+async def test_env_knows_a_tap_that_was_killed(spawn, tmp_path) -> None:
+    """It left its address behind: a run with that would be captured by nobody."""
+    tap = await spawn(*_GYMTAP, "up", "--takeover", "-c", str(tmp_path / "up"))
+    await tap.err_line("recording to")
+    tap.send(signal.SIGKILL)
+    await tap.end()
+    ended = await (await spawn(*_GYMTAP, "env", "-c", str(tmp_path / "up"))).end()
+    assert (ended.status, ended.out) == (2, "")
+    assert "is gone" in ended.err.splitlines()[0]
+
+
 async def test_env_prints_lines_for_a_shell(spawn) -> None:
     """With --control and --token the tap need not stand yet."""
     command = (*_GYMTAP, "env", "--control", "http://127.0.0.1:7450", "--token", "a b", "--no-egress")
