@@ -81,9 +81,9 @@ def _ways(answered_by: RowKey | None, others: Sequence[RowKey]) -> list[tuple[st
 
 def copied(capture: Capture, name: str, form: str) -> str:
     """An exchange as curl (`c`), Python (`p`), with OpenAI's SDK (`s`) or as JSON. Raises CaptureError, UsageError."""
-    from gymtap.proxy.export.lines import exchange_document  # noqa: PLC0415  # slow to load, and not needed to open
-    from gymtap.proxy.export.select import Chosen, Wanted  # noqa: PLC0415  # the same
-    from gymtap.proxy.export.snippet import curl, openai, python  # noqa: PLC0415  # the same
+    from gymtap.proxy.export.lines import exchange_document
+    from gymtap.proxy.export.select import Chosen, Wanted
+    from gymtap.proxy.export.snippet import curl, openai, python
 
     (kept,) = Chosen(capture, Wanted(ids=(name,)))
     if form == "o":
@@ -212,7 +212,7 @@ class GymtapTui(App[Path]):
 
     def show_exchange(self, exchange: str, diagnosis: Diagnosis | None = None, path: Path | None = None) -> None:
         """To an exchange; the diagnosis is its row's, where it is known. `path` is another capture that it is in."""
-        from gymtap.proxy.tui.exchange_page import ExchangePage  # noqa: PLC0415  # much to load, and not needed to open
+        from gymtap.proxy.tui.exchange_page import ExchangePage
 
         self.push_screen(ExchangePage(exchange, self._reader_of(path), diagnosis))
 
@@ -304,7 +304,7 @@ class GymtapTui(App[Path]):
     @work(exclusive=True, group="ask", exit_on_error=False)
     async def export(self, wish: "Wish", reader: Reader | None = None) -> None:
         """Ask in which format and where to, and write it."""
-        from gymtap.proxy.tui import exporting  # noqa: PLC0415  # slow to load, and not needed to open
+        from gymtap.proxy.tui import exporting
 
         what = wish.name if wish.ids else counted(len(wish.rows), "row")
         key = await self.push_screen_wait(Choice(f"export {what} as", exporting.ways(wish)))
@@ -318,7 +318,7 @@ class GymtapTui(App[Path]):
 
     @work(thread=True, exclusive=True, exit_on_error=False, group="export")
     def _export(self, path: Path, wish: "Wish", way: str, file: Path) -> None:
-        from gymtap.proxy.tui import exporting  # noqa: PLC0415  # slow to load, and not needed to open
+        from gymtap.proxy.tui import exporting
 
         worker = get_current_worker()
         try:
@@ -347,8 +347,8 @@ class GymtapTui(App[Path]):
     async def compare(self, what: RowKey | str, reader: Reader | None = None) -> None:
         """Put a row or an exchange beside the one that is marked, or beside its original."""
         await _load("comparison")
-        from gymtap.proxy.replay.original import Place  # noqa: PLC0415  # it is loaded by now
-        from gymtap.proxy.tui.comparison import other_side  # noqa: PLC0415  # the same
+        from gymtap.proxy.replay.original import Place
+        from gymtap.proxy.tui.comparison import other_side
 
         reader = reader or self.reader
         notes = self.rows.notes if reader is self.reader else Notes(reader.path)
@@ -362,7 +362,7 @@ class GymtapTui(App[Path]):
 
     def action_captures(self) -> None:
         """To what else there is to look at."""
-        from gymtap.proxy.tui.captures_page import CapturesPage  # noqa: PLC0415  # not needed to open
+        from gymtap.proxy.tui.captures_page import CapturesPage
 
         self.push_screen(CapturesPage())
 
@@ -370,7 +370,7 @@ class GymtapTui(App[Path]):
         """Walk the debug order over this capture."""
 
         def read() -> list[tuple[Text, str | None]]:
-            from gymtap.proxy.tui.doctor import examined  # noqa: PLC0415  # slow to load, and not needed to open
+            from gymtap.proxy.tui.doctor import examined
 
             return examined(self.feed.path)
 
@@ -378,7 +378,7 @@ class GymtapTui(App[Path]):
 
     def show_comparison(self, before: "Place", after: "Place") -> None:
         """To two rows, or exchanges, side by side."""
-        from gymtap.proxy.tui.comparison import ComparisonPage  # noqa: PLC0415  # slow to load, and not needed to open
+        from gymtap.proxy.tui.comparison import ComparisonPage
 
         self.push_screen(ComparisonPage(before, after))
 
@@ -387,7 +387,7 @@ class GymtapTui(App[Path]):
         path = (reader or self.reader).path
 
         def read() -> list[Text]:
-            from gymtap.proxy.tui.validation import validation  # noqa: PLC0415  # slow to load, and not needed to open
+            from gymtap.proxy.tui.validation import validation
 
             return validation(path, name)
 
@@ -410,8 +410,8 @@ class GymtapTui(App[Path]):
         would prove nothing, so it is the row that is sent then. `others` are all the rows that may be meant as well.
         """
         await _load("replaying", "replay_form", "replay_page")
-        from gymtap.proxy.replay.options import Options  # noqa: PLC0415  # it is loaded by now
-        from gymtap.proxy.tui.replaying import Asked, aimed, check_target  # noqa: PLC0415  # the same
+        from gymtap.proxy.replay.options import Options
+        from gymtap.proxy.tui.replaying import Asked, aimed, check_target
 
         reader = reader or self.reader
         asked = Asked((what,), Options(start=start))
@@ -442,19 +442,19 @@ class GymtapTui(App[Path]):
     @work(exclusive=True, group="ask", exit_on_error=False)
     async def replay_with_options(self, asked: "Asked", reader: Reader) -> None:
         """Ask for every option, and send it again."""
-        from gymtap.proxy.tui.replay_form import ReplayForm  # noqa: PLC0415  # slow to load, and not needed to open
+        from gymtap.proxy.tui.replay_form import ReplayForm
 
         if (chosen := await self.push_screen_wait(ReplayForm(asked, reader.path))) is not None:
             self._replay(chosen, reader)
 
     def _replay(self, asked: "Asked", reader: Reader) -> None:
-        from gymtap.proxy.tui.replay_page import ReplayPage  # noqa: PLC0415  # slow to load, and not needed to open
+        from gymtap.proxy.tui.replay_page import ReplayPage
 
         self.push_screen(ReplayPage(asked, reader))
 
     async def _edited(self, asked: "Asked", reader: Reader) -> "Asked | None":
         """With the body as a person makes it in the editor; None when nothing was changed."""
-        from gymtap.proxy.tui.replaying import editable  # noqa: PLC0415  # slow to load, and not needed to open
+        from gymtap.proxy.tui.replaying import editable
 
         try:
             before = await reader.ask(editable, asked)

@@ -77,8 +77,8 @@ def export(path: Path, wish: Wish, way: str, file: Path, going_on: Callable[[], 
 
 
 def _bundle(capture: Capture, wish: Wish, file: Path) -> str:
-    from gymtap.proxy.diagnose.capture import sibling  # noqa: PLC0415  # slow to load, and not needed to open
-    from gymtap.proxy.replay.bundle import make  # noqa: PLC0415  # the same
+    from gymtap.proxy.diagnose.capture import sibling
+    from gymtap.proxy.replay.bundle import make
 
     row = capture.row(wish.rows[0])
     made = make(capture, row, file, beside=sibling(capture, row))
@@ -86,8 +86,8 @@ def _bundle(capture: Capture, wish: Wish, file: Path) -> str:
 
 
 def _write(capture: Capture, wish: Wish, way: Format, file: Path, going_on: Callable[[], bool]) -> str:
-    from gymtap.proxy.export import Chosen, Wanted  # noqa: PLC0415  # slow to load, and not needed to open
-    from gymtap.proxy.export.write import whole, write  # noqa: PLC0415  # the same
+    from gymtap.proxy.export import Chosen, Wanted
+    from gymtap.proxy.export.write import whole, write
 
     def watched[T](found: Iterable[T]) -> Iterator[T]:
         for one in found:

@@ -143,7 +143,7 @@ class Feed:
         self.undiagnosed = left = len(wanted)
         if not wanted:
             return
-        from gymtap.proxy.diagnose.listing import diagnosing  # noqa: PLC0415  # slow to load, and not needed to open
+        from gymtap.proxy.diagnose.listing import diagnosing
 
         found: dict[int, Diagnosis | None] = {}
         lines = {identity: self.rows.lines[at] for identity, at in wanted.items()}
@@ -208,7 +208,7 @@ def _look(capture: Capture) -> Alarms:
 
 def _cause_of(capture: Capture, line: RowLine) -> Diagnosis | None:
     """Why it hangs; None where nothing is to blame yet."""
-    from gymtap.proxy.diagnose.capture import diagnose_row  # noqa: PLC0415  # slow to load, and not needed to open
+    from gymtap.proxy.diagnose.capture import diagnose_row
 
     found = diagnose_row(capture, as_row(line), now_ns=time.time_ns())
     return None if found.layer is Layer.NONE else found

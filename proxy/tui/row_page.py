@@ -48,7 +48,7 @@ def read_row(capture: Capture, line: RowLine) -> Seen:
 
 def read_diagnosis(capture: Capture, row: Row) -> Diagnosis:
     """Why the row went as it did."""
-    from gymtap.proxy.diagnose.capture import diagnose_row  # noqa: PLC0415  # slow to load, and not needed to open
+    from gymtap.proxy.diagnose.capture import diagnose_row
 
     return diagnose_row(capture, row, now_ns=time.time_ns())
 
