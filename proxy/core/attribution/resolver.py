@@ -16,9 +16,9 @@ from gymtap.proxy.core.attribution.rows import Rows
 from gymtap.proxy.core.attribution.runs import Runs
 from gymtap.proxy.core.attribution.sessions import Token
 from gymtap.proxy.core.attribution.state import (
+    KnownRow,
     Link,
     Node,
-    RowState,
     Source,
     Thread,
     Tokens,
@@ -486,7 +486,7 @@ class Resolver:
             row.retryable = flow.error is not None and flow.error.kind in _UPSTREAM_ENDED
             self._finish(row)
 
-    def _finish(self, row: RowState) -> None:
+    def _finish(self, row: KnownRow) -> None:
         if row.counted:
             self._runs.end(row.key.agent)
             row.counted = False

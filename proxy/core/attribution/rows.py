@@ -6,7 +6,7 @@ again, come after the end.
 
 from gymtap.proxy.core.attribution import rollout
 from gymtap.proxy.core.attribution.rollout import Stated
-from gymtap.proxy.core.attribution.state import RowState
+from gymtap.proxy.core.attribution.state import KnownRow
 from gymtap.schemas import RowKey
 
 
@@ -15,23 +15,23 @@ class Rows:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._known: dict[tuple[int | str | None, ...], dict[RowState, None]] = {}
-        self._over: dict[RowState, None] = {}
+        self._known: dict[tuple[int | str | None, ...], dict[KnownRow, None]] = {}
+        self._over: dict[KnownRow, None] = {}
 
-    def add(self, key: RowKey) -> RowState:
+    def add(self, key: RowKey) -> KnownRow:
         """Know a new row."""
-        row = RowState(key)
+        row = KnownRow(key)
         for name in _names(key):
             self._known.setdefault(name, {})[row] = None
         return row
 
-    def matching(self, stated: Stated) -> list[RowState]:
+    def matching(self, stated: Stated) -> list[KnownRow]:
         """The rows that may be meant: those in flight, or else the latest that fits."""
         named = (row for name in _stated_names(stated) for row in self._known.get(name, ()))
         rows = [row for row in dict.fromkeys(named) if _fits(row.key, stated)]
         return [row for row in rows if row.root is not None and row.root.open] or rows[-1:]
 
-    def retried(self, key: RowKey) -> RowState | None:
+    def retried(self, key: RowKey) -> KnownRow | None:
         """The row of this very key, any run, whose client is due to try again."""
         for row in self._known.get(_names(key)[0], ()):
             if row.retryable and row.key.model_copy(update={"run": key.run}) == key:
@@ -43,7 +43,7 @@ class Rows:
         for row in self._over:
             row.retryable = False
 
-    def finish(self, row: RowState) -> list[RowState]:
+    def finish(self, row: KnownRow) -> list[KnownRow]:
         """A row is over; the rows that are forgotten thereby."""
         self._over.pop(row, None)
         self._over[row] = None
@@ -53,11 +53,11 @@ class Rows:
         self._forget(oldest)
         return [oldest]
 
-    def reopen(self, row: RowState) -> None:
+    def reopen(self, row: KnownRow) -> None:
         """A row that was over is in flight again."""
         self._over.pop(row, None)
 
-    def _forget(self, row: RowState) -> None:
+    def _forget(self, row: KnownRow) -> None:
         del self._over[row]
         for name in _names(row.key):
             rows = self._known[name]

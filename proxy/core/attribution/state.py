@@ -40,7 +40,7 @@ class Link(NamedTuple):
 
 
 @dataclass(eq=False, slots=True)
-class RowState:
+class KnownRow:
     """A row. `open` are its exchanges in flight, oldest first; `root` is its /run, None if that was not seen."""
 
     key: RowKey
@@ -67,7 +67,7 @@ class RowState:
 class Thread:
     """Exchanges of one row. `members` is kept only while the row is unknown: then they wait to be told."""
 
-    row: RowState | None = None
+    row: KnownRow | None = None
     members: "list[Node]" = field(default_factory=list)
     tokens: list[Token] = field(default_factory=list)
     joined: "Thread | None" = None
@@ -104,7 +104,7 @@ class Node:
     conversation: Token | None = None
     answer: str | None = None
     ways: "dict[tuple[str, str, str, int], Node] | None" = None
-    basis: "tuple[RowState, Link | None] | None" = None
+    basis: "tuple[KnownRow, Link | None] | None" = None
     said: "tuple[Attribution, str | None, int, Call] | None" = None
 
 
@@ -122,7 +122,7 @@ def find(thread: Thread) -> Thread:
     return thread
 
 
-def row_of(node: Node) -> RowState | None:
+def row_of(node: Node) -> KnownRow | None:
     """Its row, when it is known."""
     return find(node.thread).row
 
@@ -152,7 +152,7 @@ def _absorb(known: Thread, unknown: Thread) -> None:
     unknown.members, unknown.tokens = [], []
 
 
-def possible(node: Node, depth: int = 2) -> "tuple[dict[RowState, None], bool]":
+def possible(node: Node, depth: int = 2) -> "tuple[dict[KnownRow, None], bool]":
     """The rows that an exchange may belong to, and whether these are surely all, as far as its clues tell.
 
     Each turn of a conversation narrows them; `depth` bounds the way from a provider's call over a model's to a row.
@@ -160,7 +160,7 @@ def possible(node: Node, depth: int = 2) -> "tuple[dict[RowState, None], bool]":
     thread = find(node.thread)
     if thread.row is not None:
         return {thread.row: None}, True
-    rows: dict[RowState, None] | None = None
+    rows: dict[KnownRow, None] | None = None
     for member in _best_informed(thread) if depth else []:
         found, complete = _of_suspects(member, depth - 1)
         if not complete:
@@ -183,9 +183,9 @@ def _suspects_within(member: Node, thread: Thread) -> bool:
     return len(thread.members) > 1 and any(find(suspect.thread) is thread for suspect in member.suspects)
 
 
-def _of_suspects(node: Node, depth: int) -> "tuple[dict[RowState, None], bool]":
+def _of_suspects(node: Node, depth: int) -> "tuple[dict[KnownRow, None], bool]":
     """The rows of all suspects, or no more than can be named where they are known not to be all."""
-    rows: dict[RowState, None] = {}
+    rows: dict[KnownRow, None] = {}
     complete = not node.crowd
     for suspect in node.suspects:
         row = row_of(suspect)

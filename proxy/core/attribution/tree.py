@@ -4,14 +4,14 @@ Gym's shapes decide: /run calls seed, self-call and verify; the self-call calls 
 its provider. Where two may be meant, no parent is named.
 """
 
-from gymtap.proxy.core.attribution.state import Node, RowState, asks_model_server, row_of
+from gymtap.proxy.core.attribution.state import KnownRow, Node, asks_model_server, row_of
 from gymtap.schemas import Call, ServerKind
 
 GENERATIONS = frozenset({Call.MODEL, Call.JUDGE, Call.PROVIDER})
 """Calls to a model, wherever it is."""
 
 
-def parent_of(node: Node, row: RowState) -> Node | None:
+def parent_of(node: Node, row: KnownRow) -> Node | None:
     """The exchange of its row that caused this one, where only one can be meant."""
     if node.call is Call.RUN:
         return None
@@ -28,7 +28,7 @@ def parent_of(node: Node, row: RowState) -> Node | None:
     return max(suspects, key=lambda run: run.order, default=None) if not turns and not node.crowd else None
 
 
-def _turn_in_flight(node: Node, row: RowState) -> Node | None:
+def _turn_in_flight(node: Node, row: KnownRow) -> Node | None:
     """Tools and models are called by the self-call; without one by a verify, as a judge, or by the agent's /run."""
     if row.innermost(Call.RESPONSES) is not None:
         return row.only(Call.RESPONSES)
@@ -49,7 +49,7 @@ def innermost(origins: list[Node]) -> list[Node]:
     return [origin for origin in origins if origin.call is Call.RESPONSES or _is_last(origin, last, turns)]
 
 
-def _is_last(run: Node, last: dict[RowState | Node, Node], turns: set[RowState | None]) -> bool:
+def _is_last(run: Node, last: dict[KnownRow | Node, Node], turns: set[KnownRow | None]) -> bool:
     row = row_of(run)
     return row is None or (row not in turns and last[row] is run)
 
