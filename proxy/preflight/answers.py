@@ -18,7 +18,8 @@ class Outcome(StrEnum):
     """`accepted` includes answers that end after their one token: that is what was asked for."""
 
     ACCEPTED = "accepted"
-    INCOMPLETE = "incomplete"  # a 200 without a message: nothing was generated, though nothing was refused
+    INCOMPLETE = "incomplete"  # a completion without a message: nothing was generated, though nothing was refused
+    NOT_CHAT = "no_chat_completion"  # a 200 that is something else: a login page, a stream, nothing
     SCHEMA = "schema_rejected"
     REQUEST = "request_rejected"  # a 4xx about something else
     CONTEXT = "context_exceeded"
@@ -33,7 +34,7 @@ class Outcome(StrEnum):
     NOT_CONVERTED = "not_converted"
 
 
-FATAL = frozenset({Outcome.AUTH, Outcome.MODEL, Outcome.PATH, Outcome.TRANSPORT})
+FATAL = frozenset({Outcome.AUTH, Outcome.MODEL, Outcome.PATH, Outcome.TRANSPORT, Outcome.NOT_CHAT})
 """Where the first answer is one of these, every other will be."""
 
 _SCHEMA = re.compile(
@@ -65,7 +66,8 @@ def read_answer(status: int, body: bytes, elapsed_ms: float | None = None) -> An
     message = _message(value, body)
     if 200 <= status < 300 and not (isinstance(value, dict) and value.get("error") and not value.get("choices")):
         finish = _finish(value)
-        outcome = Outcome.INCOMPLETE if finish is None else Outcome.ACCEPTED
+        is_chat = isinstance(value, dict) and isinstance(value.get("choices"), list)
+        outcome = Outcome.ACCEPTED if finish else Outcome.INCOMPLETE if is_chat else Outcome.NOT_CHAT
         return Answer(outcome, status, "" if finish else message, finish, elapsed_ms)
     return Answer(_refusal(status, message, value), status, message, None, elapsed_ms)
 
@@ -77,7 +79,7 @@ def _refusal(status: int, message: str, value: Any) -> Outcome:
         return Outcome.AUTH
     if status in (404, 400) and _MODEL.search(message):
         return Outcome.MODEL
-    if status in (404, 405):
+    if status in (404, 405) or 300 <= status < 400:
         return Outcome.PATH
     if status in (429, 502, 503, 504):
         return Outcome.BUSY

@@ -1,6 +1,5 @@
 """Asks a live endpoint, once each: no retries, no redirects, no cookies, as everything in gymtap that sends."""
 
-import asyncio
 import time
 from types import TracebackType
 from typing import Any, Self
@@ -31,8 +30,9 @@ class Endpoint:
         self._session: aiohttp.ClientSession | None = None
 
     async def __aenter__(self) -> Self:
+        connector = aiohttp.TCPConnector(limit=0, force_close=True)  # a kept one may just have been closed
         self._session = aiohttp.ClientSession(
-            cookie_jar=aiohttp.DummyCookieJar(), connector=aiohttp.TCPConnector(limit=0), timeout=self._timeout
+            cookie_jar=aiohttp.DummyCookieJar(), connector=connector, timeout=self._timeout
         )
         return self
 
@@ -67,7 +67,11 @@ class Endpoint:
                 body = await answer.content.read(_BODY_MAX_BYTES)
                 while len(body) < _BODY_MAX_BYTES and (more := await answer.content.read(_BODY_MAX_BYTES)):
                     body += more
+                if 300 <= answer.status < 400:
+                    body = f"redirects to {answer.headers.get('Location')}".encode()
                 return answer.status, body, (time.monotonic() - begun) * 1e3
-        except (aiohttp.ClientError, asyncio.TimeoutError, OSError, ValueError) as error:  # noqa: UP041  # its own name
+        except TimeoutError:
+            text = f"nothing within {self._timeout.total:g} s"
+        except (aiohttp.ClientError, OSError, ValueError) as error:
             text = " ".join(f"{type(error).__name__}: {error}".split())
-            return 0, Answer(Outcome.TRANSPORT, None, text[:200]), (time.monotonic() - begun) * 1e3
+        return 0, Answer(Outcome.TRANSPORT, None, text[:200]), (time.monotonic() - begun) * 1e3

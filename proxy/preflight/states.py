@@ -70,7 +70,7 @@ async def probe(ask: Ask, model: str, served: list[str] | Answer, modes: Iterabl
     plain = await ask(good("plain", model))
     if plain.outcome in FATAL:
         return [_fatal(plain, model, names)]
-    if plain.outcome not in _TAKEN:
+    if plain.outcome is not Outcome.ACCEPTED:
         return [_broken(plain)]
     wanted, refused = set(modes), dict[Outcome, list[tuple[str, Answer]]]()
     for mode in ("strict", "auto", "required"):
@@ -93,14 +93,22 @@ def _fatal(answer: Answer, model: str, names: list[str]) -> ServerState:
         case Outcome.PATH:
             fix = "Give the base URL as Gym has it in policy_base_url; for vLLM it ends in /v1."
             return ServerState("unknown_path", f"there is no chat/completions below it ({said})", fix, fatal=True)
+        case Outcome.NOT_CHAT:
+            fix = "Is the base URL that of the model? A login page, or another service, answers like this."
+            message = f"what it answers is no Chat Completion ({said})"
+            return ServerState("no_chat_completion", message, fix, fatal=True)
         case _:
             fix = "Is it up, and reachable from here? vLLM listens only once the model is loaded."
             return ServerState("unreachable", f"the endpoint gives no answer ({said})", fix, fatal=True)
 
 
 def _broken(answer: Answer) -> ServerState:
-    message = f"a request without tools fails ({answer.status}: {answer.message})"
-    return ServerState("broken", message, "Look at the server's own log; the tools have no part in it.")
+    if answer.outcome is Outcome.BUSY:
+        message = f"it has no room for a request without tools ({answer.status}: {answer.message})"
+        return ServerState("busy", message, "Ask again when it has; --concurrency 1 asks for the least.", fatal=True)
+    fails = "gets no message" if answer.outcome is Outcome.INCOMPLETE else "fails"
+    message = f"a request without tools {fails} ({answer.status}: {answer.message})"
+    return ServerState("broken", message, "Look at the server's own log; the tools have no part in it.", fatal=True)
 
 
 def _state(outcome: Outcome, told: list[tuple[str, Answer]]) -> ServerState:

@@ -85,10 +85,14 @@ class LiveReport:
 
     @property
     def findings(self) -> list[tuple[Finding, Result | None]]:
-        """What is wrong: the server's states, then every refusal."""
-        states = [(_of_state(state), None) for state in self.states]
-        refusals = [(one, result) for result in self.results if not result.ok for one in _of_result(result)]
-        return [*states, *refusals]
+        """What is wrong: the server's states, each with what it keeps from being known, then every refusal."""
+        found: list[tuple[Finding, Result | None]] = []
+        for state in self.states:
+            found.append((_of_state(state), None))
+            if concerned := [result for result in self.results if result.state == state.name]:
+                found.append((_unknown(state, concerned), concerned[0]))
+        refused = (result for result in self.results if not result.ok and not result.state)
+        return found + [(one, result) for result in refused for one in _of_result(result)]
 
     def as_json(self) -> dict[str, Any]:
         """The documented JSON."""
@@ -189,15 +193,18 @@ def _of_state(state: ServerState) -> Finding:
     return Finding(rule=f"preflight.{state.name}", severity=Severity.ERROR, message=state.message, fix=state.fix)
 
 
+def _unknown(state: ServerState, concerned: list[Result]) -> Finding:
+    """Once for all requests that a state is to blame for."""
+    others = f" and of {len(concerned) - 1:,} more distinct requests" if len(concerned) > 1 else ""
+    message = f"refused for the server's state, {state.name}; nothing is known of these tools{others}"
+    return finding(f"preflight.{Outcome.STATE}", Severity.WARNING, message, (*concerned[0].asked.at, "tools"))
+
+
 def _of_result(result: Result) -> Iterator[Finding]:
     answer = result.answer
     said = f"{answer.status}: {answer.message}" if answer.status else answer.message
     rule = f"preflight.{answer.outcome}"
     tools = (*result.asked.at, "tools")
-    if result.state:
-        message = f"refused for the server's state, {result.state} ({said}); nothing is known of its tools"
-        yield finding(rule, Severity.WARNING, message, tools)
-        return
     for at, one in result.offline:
         first = one.faults[0] if one.faults else None
         about = f" over {first.keyword}" if first and first.keyword else ""

@@ -13,6 +13,18 @@ TRIGGERS = "Invalid grammar specification: 'triggers'"
 NO_PARSER = '"auto" tool choice requires --enable-auto-tool-choice and --tool-call-parser to be set'
 
 
+OTHERWISE = {
+    "login": (200, "<html>Log in</html>"),
+    "silent": (200, ""),
+    "empty": (200, '{"choices": []}'),
+    "elsewhere": (302, ""),
+    "full": (429, "slow down"),
+    "loading": (503, "no upstream"),
+    "dead": (500, "EngineCore encountered an issue."),
+}
+"""What stands in the provider's place, or a provider that can answer nothing: state -> status and body."""
+
+
 def error(status: int, message: str, kind: str = "BadRequestError") -> web.Response:
     return web.json_response(
         {"error": {"message": message, "type": kind, "param": None, "code": status}}, status=status
@@ -55,6 +67,10 @@ class Provider:
         if asked["model"] != self.model:
             message = f"The model `{asked['model']}` does not exist. Valid aliases: {self.model}."
             return error(404, message, "NotFoundError")
+        if self.state in OTHERWISE:
+            status, text = OTHERWISE[self.state]
+            headers = {"Location": "/login"} if status == 302 else {}
+            return web.Response(status=status, text=text, headers=headers)
         tools = asked.get("tools", [])
         strict = any(tool["function"].get("strict") for tool in tools)
         required = asked.get("tool_choice", "auto") not in ("auto", "none")
@@ -69,9 +85,9 @@ class Provider:
             return error(400, TRIGGERS)
         if self.state == "short" and len(json.dumps(asked)) > 800:
             return error(400, "This model's maximum context length is 2048 tokens. However, your prompt is longer.")
-        message = {"role": "assistant", "content": None, "tool_calls": []}
+        said = {"role": "assistant", "content": None, "tool_calls": []}
         return web.json_response(
-            {"object": "chat.completion", "choices": [{"index": 0, "message": message, "finish_reason": "length"}]}
+            {"object": "chat.completion", "choices": [{"index": 0, "message": said, "finish_reason": "length"}]}
         )
 
 

@@ -132,6 +132,56 @@ async def test_what_refuses_everything_is_asked_no_more(  # noqa: PLR0917  # a t
     assert report.results == []
 
 
+@pytest.mark.parametrize(
+    ("state", "name", "said"),
+    [
+        ("login", "no_chat_completion", "Log in"),
+        ("silent", "no_chat_completion", "200"),
+        ("empty", "broken", "gets no message"),
+        ("elsewhere", "unknown_path", "redirects to /login"),
+        ("full", "busy", "slow down"),
+        ("loading", "busy", "no upstream"),
+        ("dead", "broken", "EngineCore"),
+    ],
+)
+async def test_what_is_no_provider_that_can_answer_is_no_acceptance(
+    provider: Provider, engines: Engines, state: str, name: str, said: str
+) -> None:
+    provider.state = state
+    report = await swept(provider, engines, row(GOOD))
+    (found,) = report.states
+    assert (found.name, found.fatal, said in found.message) == (name, True, True)
+    assert report.results == []
+
+
+async def test_requests_that_a_state_is_to_blame_for_are_one_finding(provider: Provider) -> None:
+    provider.state = "no_parser"
+    report = await swept(provider, None, row(GOOD), row(GOOD, GOOD), row(GOOD, GOOD, GOOD))
+    (_state, (unknown, first)) = report.findings
+    assert (unknown.rule, "2 more distinct requests" in unknown.message) == ("preflight.server_state", True)
+    assert first is report.results[0]
+
+
+async def test_a_server_that_ends_every_connection_unsaid_is_asked_all_the_same() -> None:
+    """A connection that is kept may be gone at the next request, which would be taken for no answer."""
+    body = b'{"data": [{"id": "m"}], "choices": [{"message": {}, "finish_reason": "length"}]}'
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = next((line for line in head.lower().split(b"\r\n") if line.startswith(b"content-length:")), b":0")
+        await reader.readexactly(int(length.partition(b":")[2]))
+        writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(body), body))
+        await writer.drain()
+        writer.close()
+
+    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        async with Endpoint(f"http://127.0.0.1:{port}/v1") as endpoint:
+            made = plan([Carrier(f"rows:{n}", row(*[GOOD] * n)) for n in (1, 2, 3)], "m")
+            report = await sweep(endpoint, made, "m", await endpoint.models())
+    assert (report.states, report.outcomes) == ([], {"accepted": 3})
+
+
 async def test_a_base_url_without_its_version_is_a_path(provider: Provider, engines: Engines) -> None:
     provider.url = provider.url.removesuffix("/v1")
     report = await swept(provider, engines, row(GOOD))
