@@ -85,7 +85,7 @@ class Provider:
             return error(400, TRIGGERS)
         if self.state == "short" and len(json.dumps(asked)) > 800:
             return error(400, "This model's maximum context length is 2048 tokens. However, your prompt is longer.")
-        said = {"role": "assistant", "content": None, "tool_calls": []}
+        said: dict[str, Any] = {"role": "assistant", "content": None, "tool_calls": []}
         return web.json_response(
             {"object": "chat.completion", "choices": [{"index": 0, "message": said, "finish_reason": "length"}]}
         )
