@@ -95,29 +95,16 @@ def _findings(capture: "Capture", row: "Row | None", exchanges: "list[Exchange]"
 def _find(capture: "Capture", name: str) -> "tuple[Row | None, list[Exchange], str | None]":
     """The row, its exchanges, and the exchange that was named. An exchange of no row comes with its own tree."""
     from gymtap.proxy.cli.choose import is_exchange_id, parse_row
+    from gymtap.proxy.views.call_tree import connected
 
     if not is_exchange_id(name):
         row = capture.row(parse_row(name))
         return row, list(capture.exchanges(row=row.key)), None
     exchange = capture.exchange(name)
     if exchange.attribution.row is None:
-        return None, _rowless(capture, exchange), name
+        return None, connected(exchange, capture.exchanges(attributed=False)), name
     row = capture.row(exchange.attribution.row)
     return row, list(capture.exchanges(row=row.key)), name
-
-
-def _rowless(capture: "Capture", exchange: "Exchange") -> "list[Exchange]":
-    """The exchanges that are connected with one that has no row: those above it, and those beneath."""
-    strangers = {one.id: one for one in capture.exchanges(attributed=False)}
-    top, climbed = exchange, {exchange.id}
-    while top.parent in strangers and top.parent not in climbed:
-        top = strangers[top.parent]
-        climbed.add(top.id)
-    connected = {top.id}
-    for one in strangers.values():
-        if one.parent in connected:
-            connected.add(one.id)
-    return [one for one in strangers.values() if one.id in connected | climbed]
 
 
 def _document(capture: "Capture", seen: Seen) -> dict[str, Any]:

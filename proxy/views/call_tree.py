@@ -66,6 +66,20 @@ def call_tree(exchanges: Iterable[Exchange], root: str | None, *, fold: bool = T
     return CallTree(roots, [node for node in tops if node not in roots])
 
 
+def connected(exchange: Exchange, among: Iterable[Exchange]) -> list[Exchange]:
+    """Of exchanges by start time, those whose tree this one is in: all beneath the outermost that leads to it."""
+    known = {one.id: one for one in among}
+    top, climbed = exchange, {exchange.id}
+    while top.parent in known and top.parent not in climbed:
+        top = known[top.parent]
+        climbed.add(top.id)
+    beneath = {top.id}
+    for one in known.values():
+        if one.parent in beneath:
+            beneath.add(one.id)
+    return [one for one in known.values() if one.id in beneath | climbed]
+
+
 def _begins(exchange: Exchange, root: str | None) -> bool:
     return exchange.id == root or (exchange.call is Call.RUN and exchange.parent is None)
 

@@ -4,7 +4,7 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gymtap.proxy.views.call_tree import Node, call_tree
+from gymtap.proxy.views.call_tree import Node, call_tree, connected
 from gymtap.schemas import Call
 
 type Make = Callable[..., Any]
@@ -63,6 +63,15 @@ def test_blame_lies_where_a_call_failed_and_nothing_beneath_it_did(exchange: Mak
     found = [exchange(1, Call.RUN, status=500), exchange(2, Call.RESPONSES, 1), exchange(3, Call.TOOL, 2, 404)]
     tree = call_tree(found, "a1")
     assert [node.exchange.id for node in tree.walk() if node.blamed] == ["a1", "a3"]
+
+
+def test_what_is_connected_is_all_of_one_tree(exchange: Make) -> None:
+    """Whichever of its exchanges is asked about; parents that go round in a circle end the climb."""
+    tree = [exchange(1, Call.OTHER), exchange(2, Call.MODEL, 1), exchange(4, Call.PROVIDER, 2)]
+    among = [tree[0], tree[1], exchange(3, Call.OTHER), tree[2], exchange(5, Call.TOOL, 9)]
+    assert [connected(one, among) for one in tree] == [tree] * 3
+    circle = [exchange(6, Call.TOOL, 7), exchange(7, Call.TOOL, 6)]
+    assert connected(circle[0], circle) == circle
 
 
 @given(st.lists(st.tuples(st.integers(0, 12), st.integers(0, 2), st.sampled_from([Call.RUN, Call.TOOL])), max_size=12))
