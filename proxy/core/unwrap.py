@@ -219,9 +219,17 @@ def _structured(text: str, state: _Peeling) -> Leaf | None:
     state.truncated = state.truncated or not found.closed
     if isinstance(found.value, str):
         return _json_text(found.value, state)
-    if isinstance(found.value, dict) and not state.full:
-        return _object(found.value, text, state)
+    alone = _only_envelope(found.value)
+    if alone is not None and not state.full:
+        return _object(alone, text, state)
     return Leaf(kind=LeafKind.JSON, text=shown(text), value=_clean(found.value))
+
+
+def _only_envelope(found: Any) -> dict[str, Any] | None:
+    """An object, or the one error in a list (Google's OpenAI-compatible endpoint); None for anything else."""
+    if isinstance(found, list) and len(found) == 1 and isinstance(found[0], dict):
+        return found[0] if _error_of(found[0]) else None
+    return found if isinstance(found, dict) else None
 
 
 def _json_text(text: str, state: _Peeling) -> Leaf:
@@ -340,8 +348,8 @@ def _envelope(kind: LeafKind, message: Any, found: dict[str, Any], text: str, st
 
 
 def _error_of(found: dict[str, Any]) -> Any:
-    """What OpenAI and its likes (`error`), older vLLM (`object: error`) or a gateway (`message` and a code) say."""
-    error = found.get("error")
+    """What OpenAI and its likes (`error`), older vLLM (`object: error`) or a gateway (`message`, `fault`) say."""
+    error = found.get("error") or (found["fault"] if isinstance(found.get("fault"), dict) else None)
     if error:
         return error
     if found.get("type") == "response.failed" or found.get("status") == "failed":
@@ -392,7 +400,7 @@ def _said(message: Any) -> str:
     return str(message)[:1_000]
 
 
-_MESSAGE_KEYS = ("message", "failure_reason", "msg", "detail", "error", "reason", "code", "type")
+_MESSAGE_KEYS = ("message", "faultstring", "failure_reason", "msg", "detail", "error", "reason", "code", "type")
 
 
 def _validation_error(item: Any) -> str:

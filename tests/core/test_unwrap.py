@@ -99,6 +99,8 @@ STREAM = 'data: {"choices":[]}\n\ndata: {"error":{"message":"engine died","code"
         ('{"statusCode":429,"message":"Slow down."}', "provider_error", "Slow down.", None),
         (ANTHROPIC, "provider_error", "Overloaded", "overloaded_error"),
         ('{"status":404,"title":"Not Found","detail":"No function x"}', "provider_error", "No function x", "404"),
+        ('[{"error":{"code":429,"message":"Exhausted."}}]', "provider_error", "Exhausted.", "429"),
+        ('{"fault":{"faultstring":"Quota violation"}}', "provider_error", "Quota violation", None),
         ('{"message":"Input is too long."}', "json", "Input is too long.", None),
         ('{"content":[{"type":"text","text":"no such tool"}],"isError":true}', "json", "no such tool", None),
         (OPENROUTER % '"rate-limited upstream"', "provider_error", "rate-limited upstream", "429"),
