@@ -252,7 +252,10 @@ def _matched(match: re.Match[str] | None, failure: Failure) -> str:
     if match is None:
         return failure.said.partition("\n")[0][:200]
     named = match.groupdict().get("what")
-    return (named or _line_around(match)).strip()[:200]
+    words = (named or _line_around(match)).strip()
+    if failure.source == "exchange" and not named and " " not in words:
+        words = failure.said.partition("\n")[0]  # a bare code; the message before it says more
+    return words[:200]
 
 
 def _line_around(match: re.Match[str]) -> str:

@@ -678,7 +678,7 @@ RULES: tuple[Rule, ...] = (
         needs="502, 503 or 504 between Gym's own servers, or the collector's word that a request got no answer",
         sees=both(
             _gym_5xx,
-            said(r"class=agent_request_failed[^\n]*", sources=("log",), unless=r"error=429|time(?:d )?out"),
+            said(r"class=(?P<what>agent_request_failed[^\n]*)", sources=("log",), unless=r"error=429|time(?:d )?out"),
         ),
         cause="Something in front of a Gym server answered {what}; the rollout never ran.",
         next_action="Find the proxy or load balancer on that boundary; Gym's own servers do not answer so.",
