@@ -29,7 +29,11 @@ def _causes(
     ] = False,
     since: Annotated[
         datetime | None,
-        typer.Option(formats=["%Y-%m-%dT%H:%M:%S"], help="Only causes that were first seen after this time (UTC)."),
+        typer.Option(
+            formats=["%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S", "%Y-%m-%d"],
+            metavar="TIME",
+            help="Only causes first seen at this time (UTC) or later, as in 2026-11-30 or 2026-11-30T21:05:00.",
+        ),
     ] = None,
     wanted: FilterOption = "",
     as_json: JsonOption = False,
@@ -63,13 +67,15 @@ def _causes(
 
 
 def _document(cause: "Cause") -> dict[str, Any]:
+    from gymtap.proxy.diagnose.document import document
+
     return {
         "fingerprint": cause.fingerprint,
         "count": len(cause.rows),
         "first_ns": cause.first_ns,
         "last_ns": cause.last_ns,
         "rows": cause.rows,
-        "example": cause.example.model_dump(mode="json"),
+        "example": document(cause.example),
     }
 
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gymtap.proxy.store import Capture
-    from gymtap.schemas import Diagnosis, Hop, Row
+    from gymtap.schemas import Diagnosis, Exchange, Hop, Row
 
 _ROWS_LOOKED_INTO = 500
 _BODY_LINES = 24
@@ -52,7 +52,9 @@ def _why(
     else:
         diagnosis, difference = _of_capture(capture, what)
     if as_json:
-        screen.write_json({"sibling": difference, **diagnosis.model_dump(mode="json")})
+        from gymtap.proxy.diagnose.document import document
+
+        screen.write_json({**document(diagnosis), "sibling": difference})
         return
     show_diagnosis(screen.out(), diagnosis, difference, capture=capture)
 
@@ -71,9 +73,11 @@ def _of_capture(name: str | None, what: str | None) -> "tuple[Diagnosis, str | N
     capture = open_capture(name)
     now_ns = time.time_ns()
     row = _first_bad_row(capture, now_ns) if what is None else _named_row(capture, what)
-    if row is None:
-        return _rowless(capture, what, now_ns), None
-    return _row(capture, row, now_ns)
+    if row is not None:
+        return _row(capture, row, now_ns)
+    if what is not None:
+        return _rowless(capture, [capture.exchange(what)], now_ns), None
+    return _no_bad_row(capture, now_ns), None
 
 
 def _row(capture: "Capture", row: "Row", now_ns: int) -> "tuple[Diagnosis, str | None]":
@@ -100,27 +104,60 @@ def _named_row(capture: "Capture", what: str) -> "Row | None":
 
 def _first_bad_row(capture: "Capture", now_ns: int) -> "Row | None":
     """The first failed row; where none failed, the first of which something was silently lost."""
-    from gymtap.proxy.core.errors import UsageError
     from gymtap.proxy.diagnose.capture import diagnose_row
 
     failed = next(capture.rows(failed=True, limit=1), None)
     if failed is not None:
         return failed
-    for row in islice(capture.rows(), _ROWS_LOOKED_INTO):
-        if diagnose_row(capture, row, now_ns=now_ns).rule is not None:
-            return row
-    if next(capture.rows(limit=1), None) is None:
-        return None
-    hint = "`gymtap rows` lists them, name one to look into it; a run that hung: `gymtap doctor`, `gymtap inflight`"
-    raise UsageError(f"no row failed in {capture.path.name}", hint)
+    looked_into = islice(capture.rows(), _ROWS_LOOKED_INTO)
+    return next((row for row in looked_into if diagnose_row(capture, row, now_ns=now_ns).rule is not None), None)
 
 
-def _rowless(capture: "Capture", what: str | None, now_ns: int) -> "Diagnosis":
-    """The diagnosis of an exchange that belongs to no row, or of a capture without rows."""
+def _no_bad_row(capture: "Capture", now_ns: int) -> "Diagnosis":
+    """Of a capture in which no row failed: what is known, which may be nothing, and where to look instead."""
+    from gymtap.proxy.views.words import counted
+    from gymtap.schemas import Diagnosis, Layer, RowState
+
+    rows = capture.info().rows
+    running = sum(1 for _ in capture.rows(state=RowState.RUNNING))
+    if not rows:
+        return _no_row(capture, now_ns)
+    if running:
+        return Diagnosis(
+            symptom=f"of {counted(rows, 'row')} none failed, and {running:,} have no answer yet",
+            layer=Layer.UNKNOWN,
+            cause="Nothing has failed so far.",
+            next_action="See what is open, and for how long: `gymtap inflight`.",
+        )
+    return Diagnosis(
+        symptom=f"of {counted(rows, 'row')} none failed",
+        layer=Layer.NONE,
+        cause=f"Nothing failed, and nothing was silently lost in the first {min(rows, _ROWS_LOOKED_INTO):,} rows.",
+        next_action="Name a row to look into it (`gymtap rows` lists them), or look into all: `gymtap causes --all`.",
+    )
+
+
+def _no_row(capture: "Capture", now_ns: int) -> "Diagnosis":
+    """Of a capture without rows: of its exchanges, if one failed; else that the tap knows nothing of a failure."""
+    from gymtap.proxy.views.words import counted
+    from gymtap.schemas import Diagnosis, Layer
+
+    found = _rowless(capture, list(capture.exchanges(limit=_ROWS_LOOKED_INTO)), now_ns)
+    if found.layer is not Layer.NONE:
+        return found
+    return Diagnosis(
+        symptom=f"no row was sent; {counted(capture.info().exchanges, 'exchange')} and none of them failed",
+        layer=Layer.UNKNOWN,
+        cause="If something stopped the run, it did not cross the tap.",
+        next_action="Look into its log, `gymtap why --log LOG`, or its configuration, `gymtap doctor --config FILE`.",
+    )
+
+
+def _rowless(capture: "Capture", exchanges: "list[Exchange]", now_ns: int) -> "Diagnosis":
+    """The diagnosis of exchanges that belong to no row."""
     from gymtap.proxy.diagnose import diagnose
     from gymtap.proxy.diagnose.capture import material_of
 
-    exchanges = [capture.exchange(what)] if what is not None else capture.exchanges(limit=_ROWS_LOOKED_INTO)
     return diagnose(material_of(capture, exchanges, now_ns=now_ns))
 
 
@@ -185,6 +222,7 @@ def _hop_line(number: int, hop: "Hop") -> str:
 def _body(out: "Console", diagnosis: "Diagnosis") -> None:
     from rich.text import Text
 
+    from gymtap.proxy.core.unwrap import LEAF_MAX_CHARS
     from gymtap.proxy.views.diagnosis_view import draw_leaf
     from gymtap.proxy.views.words import counted
 
@@ -201,4 +239,4 @@ def _body(out: "Console", diagnosis: "Diagnosis") -> None:
         out.print(Text("  ").append_text(line), soft_wrap=True)
     drawing.cuts.lines += len(lines) - len(shown)
     if told := drawing.cuts.told():
-        screen.note(f"  {told}; --json has all of it")
+        screen.note(f"  {told}; --json has {'all of it' if len(leaf.text) < LEAF_MAX_CHARS else 'more'}")

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from gymtap.proxy.diagnose.document import document
 from gymtap.schemas import Diagnosis, Layer
 
 HEALTHY, PROBLEM_FOUND, COULD_NOT_LOOK = 0, 1, 2
@@ -71,5 +72,5 @@ class Report:
                 }
                 for step in self.steps
             ],
-            "diagnosis": self.diagnosis.model_dump(mode="json"),
+            "diagnosis": document(self.diagnosis),
         }
