@@ -21,10 +21,10 @@ def test_the_table_of_rules_is_drawn_from_the_rules() -> None:
 
 
 def test_the_keys_of_the_json_report_are_documented() -> None:
-    """`gymtap why --json` writes a diagnosis with all of its fields, and the sibling beside them."""
+    """`gymtap why --json` writes a diagnosis with all of its fields, what was left out, and the sibling beside them."""
     page = (SCRIPT.parent / "diagnosis.md").read_text()
     section = page.partition("## As JSON\n")[2].partition("\n## ")[0]
     rows = [line.split(" | ")[0] for line in section.splitlines() if line.startswith("| `")]
-    assert set(re.findall(r"`(\w+)`", "".join(rows))) == {*Diagnosis.model_fields, "sibling"}
+    assert set(re.findall(r"`(\w+)`", "".join(rows))) == {*Diagnosis.model_fields, "findings_left_out", "sibling"}
     for model in (Evidence, Hop, Leaf, Wrapper):
         assert all(f'"{name}"' in section for name in model.model_fields), model
