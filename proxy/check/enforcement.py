@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from gymtap.proxy.check.schema_walk import subschemas
-from gymtap.proxy.core.contracts.finding import Path
+from gymtap.proxy.core.pointer import Path
 
 _IGNORED = ("uniqueItems", "contains", "not", "if", "dependentRequired", "dependentSchemas")
 _BESIDE_REF = ("$ref", "anyOf", "oneOf", "enum", "const")

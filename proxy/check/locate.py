@@ -16,7 +16,7 @@ from typing import Any
 
 from gymtap.proxy.check.schema_walk import is_keyword, is_schema_place, keyword_at, keyword_path
 from gymtap.proxy.check.vllm_rules import dumps
-from gymtap.proxy.core.contracts.finding import Path, pointer
+from gymtap.proxy.core.pointer import Path, pointer
 
 MAX_QUESTIONS = 3000
 """Questions per schema; a fault that needs more is reported at the place reached so far."""

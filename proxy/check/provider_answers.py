@@ -10,8 +10,9 @@ from typing import Any
 
 import orjson
 
-from gymtap.proxy.core.contracts.finding import Path, finding
+from gymtap.proxy.core.contracts.finding import finding
 from gymtap.proxy.core.event_stream import is_event_stream
+from gymtap.proxy.core.pointer import Path
 from gymtap.schemas import Finding, Severity
 
 OUTPUT_TYPES_ALWAYS = frozenset({"message", "function_call", "reasoning"})

@@ -7,7 +7,7 @@ only where a schema stands.
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-from gymtap.proxy.core.contracts.finding import Path
+from gymtap.proxy.core.pointer import Path
 
 _MAPS = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 _SINGLE = frozenset(

@@ -19,7 +19,8 @@ from gymtap.proxy.check.requests import Carrier
 from gymtap.proxy.check.tools import check_tools, is_strict, parameters_of, params_of
 from gymtap.proxy.check.verdict import BEFORE, judge
 from gymtap.proxy.check.vllm_rules import RULES_VERSION, Backend, Route
-from gymtap.proxy.core.contracts.finding import finding, pointer, short
+from gymtap.proxy.core.contracts.finding import finding, short
+from gymtap.proxy.core.pointer import pointer
 from gymtap.schemas import Finding, Severity
 
 _ROW_FIELDS = ("response_mode", "tool_name", "tool_payload_key", "schema_str", "num_tools")

@@ -11,7 +11,8 @@ from typing import Any
 import jsonschema_rs
 import orjson
 
-from gymtap.proxy.core.contracts.finding import Path, clip, finding, short
+from gymtap.proxy.core.contracts.finding import clip, finding, short
+from gymtap.proxy.core.pointer import Path
 from gymtap.schemas import Finding, Severity
 
 PARAMS = "responses_create_params"

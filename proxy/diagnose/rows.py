@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gymtap.proxy.core.literals import NotALiteral, value
+from gymtap.proxy.core.pointer import escaped, unescaped
 
 _TYPES = frozenset({"string", "number", "integer", "boolean", "object", "array", "null"})
 _SURROGATE = re.compile(
@@ -239,17 +240,13 @@ def schema_flaws(schema: Any, at: str) -> Iterator[Flaw]:
 def _children(node: dict[str, Any], at: str) -> Iterator[tuple[Any, str]]:
     for key in _SCHEMA_MAPS:
         if isinstance(node.get(key), dict):
-            yield from ((child, f"{at}/{key}/{_escaped(name)}") for name, child in node[key].items())
+            yield from ((child, f"{at}/{key}/{escaped(name)}") for name, child in node[key].items())
     for key in _SCHEMA_LISTS:
         if isinstance(node.get(key), list):
             yield from ((child, f"{at}/{key}/{number}") for number, child in enumerate(node[key]))
     for key in _SCHEMA_VALUES:
         if key in node and not (key == "items" and isinstance(node[key], list)):
             yield node[key], f"{at}/{key}"
-
-
-def _escaped(name: str) -> str:
-    return name.replace("~", "~0").replace("/", "~1")
 
 
 def _node_flaws(node: dict[str, Any], at: str, root: dict[str, Any]) -> Iterator[Flaw]:
@@ -314,7 +311,7 @@ def _resolves(reference: str, root: dict[str, Any]) -> bool:
     if not reference.startswith("#/"):
         return True
     for part in reference[2:].split("/"):
-        name = part.replace("~1", "/").replace("~0", "~")
+        name = unescaped(part)
         if isinstance(node, dict) and name in node:
             node = node[name]
         elif isinstance(node, list) and name.isdigit() and int(name) < len(node):

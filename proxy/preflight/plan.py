@@ -8,7 +8,7 @@ import orjson
 
 from gymtap.proxy.check.requests import Carrier
 from gymtap.proxy.check.tools import params_of
-from gymtap.proxy.core.contracts.finding import Path
+from gymtap.proxy.core.pointer import Path
 from gymtap.proxy.preflight.conversion import ConversionError, to_chat
 
 

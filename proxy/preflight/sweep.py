@@ -14,7 +14,8 @@ from gymtap.proxy.check.engines import Engines
 from gymtap.proxy.check.grammar import GrammarCheck, check_grammar
 from gymtap.proxy.check.tools import is_strict, parameters_of
 from gymtap.proxy.check.vllm_rules import Route
-from gymtap.proxy.core.contracts.finding import Path, finding, pointer
+from gymtap.proxy.core.contracts.finding import finding
+from gymtap.proxy.core.pointer import Path, pointer
 from gymtap.proxy.preflight.answers import Answer, Outcome
 from gymtap.proxy.preflight.endpoint import Endpoint
 from gymtap.proxy.preflight.plan import Asked, Plan

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Any
 
-from gymtap.proxy.replay.patch import MISSING, join, read, same, shown
+from gymtap.proxy.core.pointer import pointer as pointer_of
+from gymtap.proxy.replay.patch import MISSING, read, same, shown
 
 _ID = re.compile(
     r"\b[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}\b"  # UUID
@@ -132,7 +133,7 @@ def _walk(before: Any, after: Any, at: tuple[str | int, ...]) -> Iterator[str]:
         for index, (old, new) in enumerate(zip_longest(before, after, fillvalue=MISSING)):
             yield from _walk(old, new, (*at, index))
     elif not same(before, after):
-        yield join(at)
+        yield pointer_of(at)
 
 
 def _renamed(value: Any, names: _Names) -> Any:

@@ -9,8 +9,8 @@ from typing import Any
 from aiohttp import ClientError, ClientSession, ClientTimeout
 
 from gymtap.proxy.core.calls import route
-from gymtap.proxy.core.contracts.finding import pointer
 from gymtap.proxy.core.contracts.openapi import Contract
+from gymtap.proxy.core.pointer import pointer
 from gymtap.proxy.replay.compare import parse
 
 _TIMEOUT_S = 5

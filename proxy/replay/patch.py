@@ -11,6 +11,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gymtap.proxy.core.errors import UsageError
+from gymtap.proxy.core.pointer import pointer as pointer_of
+from gymtap.proxy.core.pointer import unescaped
 
 MISSING: Any = type("Missing", (), {"__repr__": lambda _: "(absent)", "__deepcopy__": lambda self, _: self})()
 """What is not there, where None is a JSON null."""
@@ -28,12 +30,7 @@ def split(pointer: str) -> list[str]:
         raise UsageError(
             f"{pointer!r} is not a JSON pointer", "write it with a leading slash: /verifier_metadata/answer"
         )
-    return [token.replace("~1", "/").replace("~0", "~") for token in pointer[1:].split("/")]
-
-
-def join(tokens: Sequence[str | int]) -> str:
-    """The pointer of some reference tokens."""
-    return "".join("/" + str(token).replace("~", "~0").replace("/", "~1") for token in tokens)
+    return [unescaped(token) for token in pointer[1:].split("/")]
 
 
 def read(document: Any, pointer: str) -> Any:
@@ -189,18 +186,18 @@ def shown(value: Any, limit: int = 80) -> str:
 
 
 def _parent(document: Any, tokens: list[str]) -> Any:
-    parent = read(document, join(tokens[:-1]))
+    parent = read(document, pointer_of(tokens[:-1]))
     if not isinstance(parent, dict | list):
-        raise _absent(document, join(tokens))
+        raise _absent(document, pointer_of(tokens))
     return parent
 
 
 def _absent(document: Any, pointer: str) -> UsageError:
     tokens = split(pointer)
-    while tokens and read(document, join(tokens)) is MISSING:
+    while tokens and read(document, pointer_of(tokens)) is MISSING:
         tokens.pop()
-    found = read(document, join(tokens))
-    where = join(tokens) or "the body"
+    found = read(document, pointer_of(tokens))
+    where = pointer_of(tokens) or "the body"
     if isinstance(found, dict):
         return UsageError(f"there is no {pointer} in the body", f"{where} has: {', '.join(found) or 'nothing'}")
     if isinstance(found, list):

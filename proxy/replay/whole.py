@@ -7,9 +7,9 @@ placeholder inside a body would be sent as if it were data, so each one is named
 from collections.abc import Iterator
 from typing import Any
 
+from gymtap.proxy.core.pointer import pointer
 from gymtap.proxy.core.redaction import PLACEHOLDER
 from gymtap.proxy.replay.compare import parse
-from gymtap.proxy.replay.patch import join
 from gymtap.proxy.replay.plan import Step
 
 _NAMED_MAX = 5
@@ -55,7 +55,7 @@ def redacted_places(body: bytes | None) -> list[str]:
 
 def _places(value: Any, at: tuple[str | int, ...]) -> Iterator[str]:
     if isinstance(value, str) and PLACEHOLDER in value:
-        yield join(at) or "a part of the body"
+        yield pointer(at) or "a part of the body"
     elif isinstance(value, dict):
         for key, item in value.items():
             yield from _places(item, (*at, key))

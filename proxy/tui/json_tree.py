@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 from rich.text import Text
 from textual.binding import Binding, BindingType
 
+from gymtap.proxy.core.pointer import escaped
 from gymtap.proxy.tui.lines import Lines
 from gymtap.proxy.views.plain import one_line
 
@@ -28,11 +29,6 @@ class Branch:
     pointer: str
     depth: int
     is_open: bool = False
-
-
-def escaped(name: str) -> str:
-    """A key as a JSON pointer's token (RFC 6901, 3)."""
-    return name.replace("~", "~0").replace("/", "~1")
 
 
 def foldable(value: Any) -> bool:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from gymtap.proxy.check.locate import Edit, Overlay, faults
 from gymtap.proxy.check.schema_walk import keyword_at, subschemas
-from gymtap.proxy.core.contracts.finding import pointer
+from gymtap.proxy.core.pointer import pointer
 
 
 def bad_keyword(schema: Any) -> str | None:

@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from gymtap.proxy.core.errors import UsageError
+from gymtap.proxy.core.pointer import pointer
 from gymtap.proxy.replay import patch
 
 JSON = st.recursive(
@@ -27,14 +28,14 @@ def test_every_place_of_a_document_is_found_by_its_pointer(document, data):
     expected = document
     for token in at:
         expected = expected[token]
-    assert patch.read(document, patch.join(at)) is expected
+    assert patch.read(document, pointer(at)) is expected
 
 
 @given(JSON, JSON, st.data())
 def test_assigning_changes_one_place_of_a_copy_and_nothing_of_the_original(document, value, data):
     before = json.dumps(document)
-    pointer = patch.join(data.draw(st.sampled_from(list(places(document)))))
-    assert patch.read(patch.assign(document, pointer, value), pointer) == value
+    place = pointer(data.draw(st.sampled_from(list(places(document)))))
+    assert patch.read(patch.assign(document, place, value), place) == value
     assert json.dumps(document) == before
 
 

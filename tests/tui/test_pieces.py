@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from rich.text import Text
 from textual.app import App, ComposeResult
 
+from gymtap.proxy.core.pointer import escaped
 from gymtap.proxy.store import Capture, CaptureWriter
 from gymtap.proxy.store.search import row_hits
 from gymtap.proxy.tui.byte_lines import RawLines, find_bytes, line_starts
 from gymtap.proxy.tui.content import IN_MEMORY_BYTES, NOT_JSON, content
-from gymtap.proxy.tui.json_tree import JsonTree, escaped
+from gymtap.proxy.tui.json_tree import JsonTree
 from gymtap.proxy.tui.lines import Lines, TextLines
 from gymtap.proxy.tui.strip import columns, drawn
 from gymtap.proxy.tui.waterfall import branch_line, branches, span

@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from gymtap.proxy.core.calls import route as split
-from gymtap.proxy.core.contracts.finding import Path, clip, finding, has, pointer, short
+from gymtap.proxy.core.contracts.finding import clip, finding, short
 from gymtap.proxy.core.contracts.openapi import Contract, Model, Violation
 from gymtap.proxy.core.contracts.pydantic_errors import findings_of
 from gymtap.proxy.core.flow import Flow
+from gymtap.proxy.core.pointer import Path, has, pointer, unescaped
 from gymtap.proxy.core.redaction import PLACEHOLDER
 from gymtap.schemas import Call, Finding, Severity
 
@@ -154,7 +155,7 @@ def clip_message(message: str) -> str:
 def _path(text: str, value: Any) -> Path:
     path: list[str | int] = []
     for part in text.split("/")[1:]:
-        key: str | int = part.replace("~1", "/").replace("~0", "~")
+        key: str | int = unescaped(part)
         if isinstance(value, list) and part.isdecimal():
             key = int(part)
         value = value[key] if has(value, key) else None

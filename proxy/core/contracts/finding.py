@@ -1,33 +1,12 @@
-"""Places in a body, and findings about them, whose values are bounded before they are kept."""
+"""Findings about a place in a body, whose values are bounded before they are kept."""
 
 import json
 from typing import Any
 
+from gymtap.proxy.core.pointer import Path, pointer
 from gymtap.schemas import Finding, Severity
 
 FOUND_MAX_CHARS = 120
-
-type Path = tuple[str | int, ...]
-"""A place in a JSON document: keys and indices from its root."""
-
-
-def pointer(path: Path) -> str:
-    """RFC 6901; `()` is the whole document."""
-    return "".join("/" + str(part).replace("~", "~0").replace("/", "~1") for part in path)
-
-
-def has(value: Any, part: str | int) -> bool:
-    """Whether a value has something at that key or index."""
-    if isinstance(value, list):
-        return isinstance(part, int) and part < len(value)
-    return isinstance(value, dict) and part in value
-
-
-def at(value: Any, path: Path) -> Any:
-    """What stands at a place of a value that has it."""
-    for part in path:
-        value = value[part]
-    return value
 
 
 def clip(text: str) -> str:

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 import jsonschema_rs
 
 from gymtap.proxy.core.contracts import formats
-from gymtap.proxy.core.contracts.finding import Path, at, clip
+from gymtap.proxy.core.contracts.finding import clip
+from gymtap.proxy.core.pointer import Path, at, unescaped
 
 CREATE_PARAMS = frozenset({"input", "tools", "tool_choice"})
 """What tells the model of a request for a generation (`NeMoGymResponseCreateParamsNonStreaming` in Gym 0.7)."""
@@ -177,7 +178,7 @@ def resolve(schema: Any, root: Mapping[str, Any]) -> Mapping[str, Any]:
             break
         schema = root
         for part in reference[2:].split("/"):
-            schema = schema.get(part.replace("~1", "/").replace("~0", "~"), {}) if isinstance(schema, dict) else {}
+            schema = schema.get(unescaped(part), {}) if isinstance(schema, dict) else {}
     return schema if isinstance(schema, dict) else {}
 
 

@@ -8,7 +8,8 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from gymtap.proxy.core.contracts.finding import Path, at, finding, has
+from gymtap.proxy.core.contracts.finding import finding
+from gymtap.proxy.core.pointer import Path, at, has
 from gymtap.schemas import Finding, Severity
 
 MAX_FINDINGS = 20

@@ -9,9 +9,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from gymtap.proxy.core.calls import route as split
-from gymtap.proxy.core.contracts.finding import Path, clip, finding
+from gymtap.proxy.core.contracts.finding import clip, finding
 from gymtap.proxy.core.contracts.openapi import Contract, Model, Route
 from gymtap.proxy.core.flow import Flow
+from gymtap.proxy.core.pointer import Path
 from gymtap.schemas import Call, Finding, Severity
 
 NO_ROUTE = "routing.no_route"
