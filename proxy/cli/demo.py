@@ -1,5 +1,8 @@
 """`gymtap demo`: what gymtap shows, on a miniature of Gym that fails in a dozen ways."""
 
+import shutil
+import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import typer
@@ -60,9 +63,15 @@ def _tour(capture: "Capture") -> None:
     if (failure := seen.deepest_failure) is not None:
         _typed(out, f"gymtap show {failure}")
         show_exchange(out, capture, capture.exchange(failure))
+    here = called(sys.argv[0])
     screen.note(f"\nthe capture is {capture.path}")
-    screen.note("look around: gymtap rows, gymtap tree 9.0, gymtap tree 17.0")
-    screen.note("and in front of a run of yours: gymtap run -- gym eval run …")
+    screen.note(f"look around: {here} rows, {here} tree 9.0, {here} tree 17.0")
+    screen.note(f"and in front of a run of yours: {here} run -- gym eval run …")
+
+
+def called(program: str) -> str:
+    """What to type to have gymtap: after `make demo` it is in an environment that no shell looks into."""
+    return program if Path(program).name == "gymtap" and shutil.which("gymtap") is None else "gymtap"
 
 
 def _typed(out: "Console", command: str) -> None:

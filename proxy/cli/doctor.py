@@ -25,28 +25,44 @@ def register(app: typer.Typer) -> None:
 def _doctor(
     capture: Annotated[
         str | None,
-        typer.Argument(metavar="CAPTURE", help="A capture's path or name; the newest if nothing else is given."),
+        typer.Argument(
+            metavar="CAPTURE", help="A capture's path or name, with or without -c; the newest if nothing else is given."
+        ),
     ] = None,
     *,
     output: Annotated[
-        Path | None, typer.Option("--output", help="A run's rollouts (X.jsonl); its other files are found beside it.")
+        Path | None,
+        typer.Option(
+            "--output", metavar="FILE", help="A run's rollouts (X.jsonl); its other files are found beside it."
+        ),
     ] = None,
     log: Annotated[
-        list[Path] | None, typer.Option("--log", help="A log of Gym, vLLM, Ray or Slurm, or a directory of logs.")
+        list[Path] | None,
+        typer.Option(
+            "--log", metavar="PATH", help="A log of Gym, vLLM, Ray or Slurm, or a directory of logs. May be repeated."
+        ),
     ] = None,
     source: Annotated[
-        Path | None, typer.Option("--source", help="The data that the inputs were materialized from.")
+        Path | None, typer.Option("--source", metavar="FILE", help="The data that the inputs were materialized from.")
     ] = None,
     gym: Annotated[
-        str | None, typer.Option("--gym", metavar="URL", help="The head server of a run that is up.")
+        str | None,
+        typer.Option("--gym", metavar="URL", help="The head server of a run that is up, as in http://127.0.0.1:11000."),
     ] = None,
     provider: Annotated[
-        str | None, typer.Option("--provider", metavar="URL", help="A model provider's base URL, with its /v1.")
+        str | None,
+        typer.Option("--provider", metavar="URL", help="A model provider's base URL, as in http://127.0.0.1:8000/v1."),
     ] = None,
-    config: Annotated[list[Path] | None, typer.Option("--config", help="A Gym configuration, or env.yaml.")] = None,
+    config: Annotated[
+        list[Path] | None,
+        typer.Option("--config", metavar="FILE", help="A Gym configuration, or env.yaml. May be repeated."),
+    ] = None,
     as_json: JsonOption = False,
 ) -> None:
-    """Walk the debug order, step by step, over whatever is given; never change anything."""
+    """Walk the debug order, step by step, over whatever is given; never change anything.
+
+    The exit status is 0 for healthy, 1 for a problem, 2 where nothing could be looked at.
+    """
     from gymtap.proxy.cli.choose import open_capture
     from gymtap.proxy.core.errors import UsageError
     from gymtap.proxy.doctor.looked import Given

@@ -33,7 +33,10 @@ def _inflight(
     ] = 60.0,
     as_json: JsonOption = False,
 ) -> None:
-    """Show what is open now and which rows wait on it, with alarms: a wedge, a retry storm, a dead upstream."""
+    """Show what is open now and which rows wait on it, with alarms: a wedge, a retry storm, a dead upstream.
+
+    The exit status is 1 with an alarm, else 0.
+    """
     from gymtap.proxy.cli.choose import open_capture
 
     opened = open_capture(capture)

@@ -201,10 +201,17 @@ def _told(error: Exception, verbose: bool) -> int:
         return error.exit_code
     if isinstance(error, exceptions.TyperException):
         context = getattr(error, "ctx", None)
-        _say(error.format_message(), f"{context.command_path} --help" if context else "gymtap --help")
+        said = error.format_message().replace("Value error, ", "")  # pydantic's word before the reason
+        _say(said, f"{context.command_path} --help" if context else "gymtap --help")
         return error.exit_code
-    _say(_in_a_line(error), "" if verbose else "run again with --verbose for the traceback")
+    _say(_in_a_line(error), "" if verbose else _way_out(error))
     return 1
+
+
+def _way_out(error: Exception) -> str:
+    if isinstance(error, PermissionError):
+        return "run as its owner, or on a copy"
+    return "run again with --verbose for the traceback"
 
 
 def _in_a_line(error: Exception) -> str:

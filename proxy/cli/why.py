@@ -34,13 +34,19 @@ def _why(
     *,
     capture: CaptureOption = None,
     log: Annotated[
-        list[Path] | None, typer.Option("--log", help="A log, or a directory of logs, instead of a capture.")
+        list[Path] | None,
+        typer.Option(
+            "--log", metavar="PATH", help="A log, or a directory of logs, instead of a capture. May be repeated."
+        ),
     ] = None,
     output: Annotated[
-        Path | None, typer.Option("--output", help="A run's rollouts, with its files beside it, instead of a capture.")
+        Path | None,
+        typer.Option(
+            "--output", metavar="FILE", help="A run's rollouts, with its files beside it, instead of a capture."
+        ),
     ] = None,
     source: Annotated[
-        Path | None, typer.Option("--source", help="The source data that --output was made from.")
+        Path | None, typer.Option("--source", metavar="FILE", help="The source data that --output was made from.")
     ] = None,
     as_json: JsonOption = False,
 ) -> None:

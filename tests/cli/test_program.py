@@ -151,6 +151,33 @@ def test_an_unexpected_error_hides_its_traceback_until_it_is_asked_for(
     assert "Traceback (most recent call last)" in capsys.readouterr().err
 
 
+def test_a_value_that_is_refused_is_told_without_the_library_s_own_words(capsys: pytest.CaptureFixture[str]) -> None:
+    for arguments in (["rows", "--sort", "size"], ["causes", "--since", "yesterday"]):
+        assert execute(arguments) == 2
+        told = capsys.readouterr().err
+        assert told.startswith(f"gymtap: Invalid value for '{arguments[1]}': '{arguments[2]}' ")
+        assert told.endswith(f"\n  gymtap {arguments[0]} --help\n")
+
+
+def test_what_may_not_be_read_is_told_with_the_way_out(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Shut:
+        @staticmethod
+        def register(app: Any) -> None:
+            def command() -> None:
+                raise PermissionError(13, "Permission denied", "/captures/a.sqlite")
+
+            app.command("shut")(command)
+            app.command("other")(lambda: None)
+
+    monkeypatch.setattr(program, "_COMMANDS", {"Why": (Shut,)})
+    assert execute(["shut"]) == 1
+    assert capsys.readouterr().err == (
+        "gymtap: /captures/a.sqlite: Permission denied\n  run as its owner, or on a copy\n"
+    )
+
+
 def test_what_run_wraps_keeps_its_own_verbose() -> None:
     taken: Callable[[list[str]], tuple[list[str], bool]] = program._without_verbose
     assert taken(["rows", "--verbose"]) == (["rows"], True)
