@@ -23,7 +23,7 @@ _STATUS = re.compile(
 )
 _UNKNOWN = re.compile(
     r"(?:unknown|no such|unrecognized|unsupported) tool\b|\btool\b[^\n]{0,60}(?:not (?:found|registered|"
-    r"available)|does not exist|unknown)",
+    r"available)|does not exist|unknown)|-32601\b",
     re.IGNORECASE,
 )
 _LONGEST_SENTENCE = 2_000

@@ -271,9 +271,11 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.CACHE_RESUME,
         needs="A log's words about a cache, resuming, or results that do not match their inputs",
         sees=said(
-            r"resum(?:e|ing) from[^\n]{0,60}(?:mismatch|stale|partial|found)|stale (?:cache|materialized|checkpoint)|"
+            r"resum(?:e|ing) from[^\n]{0,60}(?:mismatch|stale|partial|not found)|"
+            r"stale (?:cache|materialized|checkpoint)|"
             r"\b(?:cache|cached rows?|materialized[_ ]inputs?)\b[^\n]{0,60}(?:mismatch|corrupt|stale|does not match|"
-            r"outdated|truncat)|duplicate (?:rollout|row|key|\(task)|(?:rollouts?|results?|rows?)[^\n]{0,40}(?:do not|"
+            r"outdated|truncat)|duplicate (?:rollout|row|key|\(task)|materialized inputs?[^\n]{0,60}(?:do not|does not|don't) match|"
+            r"(?:rollouts?|results?|rows?)[^\n]{0,40}(?:do not|"
             r"does not|don't) match[^\n]{0,40}(?:input|materialized|repeat)|KeyError: '_ng_(?:task|rollout)_index'|"
             r"mixed runs?|lock file[^\n]{0,40}(?:stale|exists)",
             sources=("log",),

@@ -222,6 +222,13 @@ def _tool_tells_sandbox(view: View) -> Iterator[Sight]:
             yield exchange_sight(view, exchange, text[:300], match[0])
 
 
+def _verifier_told(view: View) -> Iterator[Sight]:
+    """A verify that itself says that what it calls, and no judge, could not be reached."""
+    for source, where, order, told in told_failures(view):
+        if "judge" not in told.lower() and re.search(_UNREACHED, told, re.IGNORECASE):
+            yield Sight(source, where, told[:300], order, told[:160])
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="infra.wrong_server",
@@ -324,6 +331,19 @@ RULES: tuple[Rule, ...] = (
         strength=Strength.PROVEN,
         runner_up=Layer.VERIFIER_RUNTIME,
         failure_kind="judge_failed",
+    ),
+    Rule(
+        id="infra.verifier_backend",
+        layer=Layer.INFRA,
+        needs="A verify that says that what it calls could not be reached, with a reward of 0",
+        sees=_verifier_told,
+        cause="What the verifier calls could not be reached, so the reward says nothing about the answer: {what}.",
+        next_action="Restore it, then score the stored answers again (`gym eval reverify`); nothing has to be "
+        "generated again.",
+        source="Verifiers that catch their own errors and score 0",
+        strength=Strength.PROVEN,
+        runner_up=Layer.VERIFIER_RUNTIME,
+        failure_kind="verifier_error",
     ),
     Rule(
         id="infra.tool_backend",
@@ -532,7 +552,7 @@ RULES: tuple[Rule, ...] = (
             r"TASK FAILURE)|pyxis:|enroot|failed to (?:create|start|import) container|no such container|"
             r"error response from daemon|docker: |dockerexception|fetching server api version|docker daemon|"
             r"docker\.sock|image[^\n]{0,40}not found|manifest unknown|errimagepull|"
-            r"toomanyrequests: |pull rate limit|imagepullbackoff|crashloopbackoff|"
+            r"node was low on resource: (?!memory)|toomanyrequests: |pull rate limit|imagepullbackoff|crashloopbackoff|"
             r"singularity|apptainer|cannot mount|mount(?:ing)? [^\n]{0,60}failed|"
             r"bind: ",
             unless=rf"oom[-_ ]?kill|out of memory|{_STEP_ENDED}",

@@ -40,6 +40,8 @@ _KERNEL = (
     r"internal_error|invalid_value))|cudaerrorillegal\w+|triton error \[cuda\]"
 )
 """A kernel of the engine's that failed; what the driver or the hardware says is the node's."""
+_OTHERS_4XX = {401, 402, 403, 404, 407, 408, 413, 429, 431, 499}
+"""Statuses that say whose the failure is by themselves, so that other layers' rules know them."""
 _START = (
     r"model architectures? \[[^\]]*\] (?:are|is) not supported|trust_remote_code|unrecognized (?:model|"
     r"configuration class)|max_model_len[^\n]{0,60}(?:greater|larger)|user-specified max_model_len|(?:tokenizer|model|"
@@ -785,7 +787,9 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.MODEL_SERVING,
         needs="A 4xx from the provider with words that no other rule knows",
         sees=both(
-            said(calls=PROVIDER, statuses=(400, 405, 409, 415, 422, 501), sources=("exchange", "log"), judge=False),
+            said(
+                calls=PROVIDER, statuses={*range(400, 500), 501} - _OTHERS_4XX, sources=("exchange", "log"), judge=False
+            ),
             said(calls=PROVIDER, sources=("result", "row"), judge=False),
         ),
         cause="The provider rejected the request: {what}.",

@@ -756,7 +756,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.VERIFIER_RUNTIME,
         needs="A traceback in a server's log that no other rule knows",
         sees=said(
-            r"^Traceback[\s\S]*?(?P<what>(?:\w+\.)*\w*(?:Error|Exception)\b[^\n]{0,160})\s*\Z",
+            r"^Traceback[\s\S]*?(?P<what>(?:\w+\.)*\w*(?:Error|Exception)\b[^\n]{0,160})\s*\Z|"
+            r"^(?:Syntax|Indentation|Tab)Error: [^\n]*",
             sources=("log",),
             unless=r"CancelledError|KeyboardInterrupt|SystemExit|unhandled errors in a TaskGroup|"
             r"ClientResponseError: 500|GeneratorExit|InvalidStateError",
@@ -773,7 +774,7 @@ RULES: tuple[Rule, ...] = (
         needs="A module, program or sandbox that a server needs and lacks",
         sees=said(
             r"modulenotfounderror[^\n]{0,120}|importerror[^\n]{0,120}|no module named '?(?P<what>[\w.]+)|"
-            r"command not found|"
+            r"could not import module|error loading asgi app|command not found|"
             r"executable[^\n]{0,40}not found|nltk[^\n]{0,40}not found|shared librar(?:y|ies)[^\n]{0,60}cannot"
         ),
         cause="A server lacks something that it runs with: {what}.",
