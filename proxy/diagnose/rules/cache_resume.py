@@ -273,11 +273,10 @@ RULES: tuple[Rule, ...] = (
         sees=said(
             r"resum(?:e|ing) from[^\n]{0,60}(?:mismatch|stale|partial|not found)|"
             r"stale (?:cache|materialized|checkpoint)|"
-            r"\b(?:cache|cached rows?|materialized[_ ]inputs?)\b[^\n]{0,60}(?:mismatch|corrupt|stale|does not match|"
-            r"outdated|truncat)|duplicate (?:rollout|row|key|\(task)|materialized inputs?[^\n]{0,60}(?:do not|does not|don't) match|"
-            r"(?:rollouts?|results?|rows?)[^\n]{0,40}(?:do not|"
-            r"does not|don't) match[^\n]{0,40}(?:input|materialized|repeat)|KeyError: '_ng_(?:task|rollout)_index'|"
-            r"mixed runs?|lock file[^\n]{0,40}(?:stale|exists)",
+            r"\b(?:cache|cached rows?|materialized[_ ]inputs?)\b[^\n]{0,60}(?:mismatch|corrupt|stale|(?:do|does) not match|"
+            r"don't match|outdated|truncat)|duplicate (?:rollout|row|key|\(task)|"
+            r"(?:rollouts?|results?|rows?)[^\n]{0,40}(?:do not|does not|don't) match[^\n]{0,40}(?:input|materialized|"
+            r"repeat)|KeyError: '_ng_(?:task|rollout)_index'|mixed runs?|lock file[^\n]{0,40}(?:stale|exists)",
             sources=("log",),
         ),
         cause="What an earlier run left does not fit this one: {what}.",
