@@ -514,7 +514,13 @@ class Capture:
             return [self.path]
         if not self.path.is_dir():
             raise CaptureError(f"{self.path}: not a capture", "`gymtap captures` lists them")
-        files = sorted(self.path.glob(f"*{SUFFIX}"), key=lambda file: (len(file.name), file.name))
+        try:
+            found = [
+                file for file in self.path.iterdir() if file.name.endswith(SUFFIX)
+            ]  # glob would pass over a refusal
+        except PermissionError as error:
+            raise CaptureError(f"{self.path}: {error.strerror}", "run as its owner, or on a copy") from error
+        files = sorted(found, key=lambda file: (len(file.name), file.name))
         if not files:
             raise CaptureError(f"{self.path}: not a capture: it holds no writer's file", "`gymtap captures` lists them")
         return files

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import sqlite3
 import stat
 from collections.abc import Callable
@@ -417,3 +418,13 @@ def test_the_record_is_json_that_others_can_read(scribe: Scribe) -> None:
         (record,) = connection.execute("SELECT record FROM exchanges").fetchone()
     assert json.loads(record)["request"]["target"] == "/run"
     assert AGENT.name == "agent"
+
+
+def test_a_capture_of_somebody_else_is_not_called_none(tmp_path: Path) -> None:
+    """A directory of mode 700 is another's capture as likely as not."""
+    directory = tmp_path / "theirs"
+    directory.mkdir(0o000)
+    if os.access(directory, os.R_OK):
+        pytest.skip("root may read everything")
+    with pytest.raises(CaptureError, match="Permission denied"):
+        Capture(directory)
