@@ -14,7 +14,7 @@ from gymtap.schemas import Exchange, Finding, Gap, Server, TransportError
 
 
 @dataclass(frozen=True)
-class Recorded:
+class Foreign:
     """An exchange as another tool wrote it down; its bodies have their content coding undone, unless `coded`.
 
     Times are UTC nanoseconds since the epoch, or since the recording's beginning where it has no dates; None is
@@ -62,7 +62,7 @@ class LeftOut:
     count: int | None = 1
 
 
-type Item = Recorded | Kept | Gap | LeftOut
+type Item = Foreign | Kept | Gap | LeftOut
 
 
 @dataclass(frozen=True)

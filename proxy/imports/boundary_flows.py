@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from gymtap.proxy.core.recorded import Recorded, Recording
+from gymtap.proxy.core.recorded import Foreign, Recording
 from gymtap.proxy.imports.fields import (
     SECOND_NS,
     Fields,
@@ -47,11 +47,11 @@ def read_flows(file: Path) -> Iterator[Recording]:
     yield Recording(file, json_lines(file, _recorded))
 
 
-def _recorded(value: Any, place: str) -> Recorded:
+def _recorded(value: Any, place: str) -> Foreign:
     line = checked(_Line, value, place)
     started_ns = round(line.t0 * SECOND_NS)
     ended_ns = None if line.t1 is None else max(started_ns, round(line.t1 * SECOND_NS))
-    return Recorded(
+    return Foreign(
         server=Server(name=line.hop, listen="", upstream=""),
         method=line.method,
         target=line.path,

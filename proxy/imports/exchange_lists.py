@@ -14,7 +14,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from gymtap.proxy.core.errors import UsageError
-from gymtap.proxy.core.recorded import LeftOut, Recorded, Recording
+from gymtap.proxy.core.recorded import Foreign, LeftOut, Recording
 from gymtap.proxy.imports.fields import (
     MS_NS,
     Fields,
@@ -153,7 +153,7 @@ def _or_left_out(value: Any, place: str) -> _Item | LeftOut:
         return LeftOut(str(error), error.hint)
 
 
-def _recorded(read: Callable[[], Iterator[_Item | LeftOut]]) -> Iterator[Recorded | LeftOut]:
+def _recorded(read: Callable[[], Iterator[_Item | LeftOut]]) -> Iterator[Foreign | LeftOut]:
     """`read` is called twice: once for what tells times and servers, then for all, so that no body is held."""
     outlines = [item.outline() for item in read() if isinstance(item, _Item)]
     spans = _spans(outlines)
@@ -162,12 +162,12 @@ def _recorded(read: Callable[[], Iterator[_Item | LeftOut]]) -> Iterator[Recorde
         yield item if isinstance(item, LeftOut) else _one(item, *next(known))
 
 
-def _one(item: _Item, server: Server, span: "_Span", link: "_Link") -> Recorded:
+def _one(item: _Item, server: Server, span: "_Span", link: "_Link") -> Foreign:
     parts = urlsplit(item.request.address)
     answer = item.response
     error = transport_error(item.transport_error or item.error)
     open_ns = _open_ns(item.note) if answer is None and error is None else None
-    return Recorded(
+    return Foreign(
         server=server,
         method=item.request.method,
         target=(parts.path or "/") + (f"?{parts.query}" if parts.query else ""),

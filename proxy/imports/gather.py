@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from gymtap.proxy.core.errors import UsageError
-from gymtap.proxy.core.recorded import Kept, LeftOut, Recorded, Recording
+from gymtap.proxy.core.recorded import Foreign, Kept, LeftOut, Recording
 from gymtap.proxy.imports.formats import read
 from gymtap.proxy.imports.over_tape import Waiting
 from gymtap.proxy.imports.spool import Spool
@@ -89,7 +89,7 @@ class Gathered:
         section = Section()
         for item in recording.items:
             match item:
-                case Recorded():
+                case Foreign():
                     self.waiting.append(self._waiting(item, number, shift_ns))
                     self._last_ns = item.started_ns + shift_ns
                     file.count += 1
@@ -115,7 +115,7 @@ class Gathered:
         self._last_ns = kept.exchange.started_ns
         return True
 
-    def _waiting(self, one: Recorded, recording: int, by_ns: int) -> Waiting:
+    def _waiting(self, one: Foreign, recording: int, by_ns: int) -> Waiting:
         def later(at_ns: int | None) -> int | None:
             return None if at_ns is None else at_ns + by_ns
 

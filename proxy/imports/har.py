@@ -16,7 +16,7 @@ import orjson
 from pydantic import AwareDatetime, Field
 
 from gymtap.proxy.core.events import RawHeaders
-from gymtap.proxy.core.recorded import LeftOut, Recorded, Recording
+from gymtap.proxy.core.recorded import Foreign, LeftOut, Recording
 from gymtap.proxy.imports.fields import (
     MS_NS,
     SECOND_NS,
@@ -120,7 +120,7 @@ def read_har(file: Path) -> Iterator[Recording]:
     yield Recording(file, _items(file))
 
 
-def _items(file: Path) -> Iterator[Recorded | LeftOut]:
+def _items(file: Path) -> Iterator[Foreign | LeftOut]:
     with file.open("rb") as content:
         scanner = Scanner(content)
         try:
@@ -135,7 +135,7 @@ def _items(file: Path) -> Iterator[Recorded | LeftOut]:
             yield from items if isinstance(items, tuple) else (items,)
 
 
-def _exchange(value: Any, place: str) -> tuple[Recorded | LeftOut, ...]:
+def _exchange(value: Any, place: str) -> tuple[Foreign | LeftOut, ...]:
     """The exchange, and what the entry says of bodies that it does not have."""
     entry = checked(_Entry, value, place)
     content = entry.response.content
@@ -145,13 +145,13 @@ def _exchange(value: Any, place: str) -> tuple[Recorded | LeftOut, ...]:
     return found, LeftOut(f"{place}: its response body ({content.size:,} bytes) is not in the file", count=0)
 
 
-def _recorded(entry: _Entry, place: str) -> Recorded:
+def _recorded(entry: _Entry, place: str) -> Foreign:
     ours = entry.ours or _Ours()
     server, target = _place(ours, entry.request.url, place)
     started_ns = ours.started_ns if ours.started_ns is not None else _ns(entry.started, place)
     sent_ms, first_ms = _moments(entry.timings)
     answered = entry.response.status > 0
-    return Recorded(
+    return Foreign(
         server=server,
         method=entry.request.method,
         target=target,

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from gymtap.proxy.core.event_stream import is_event_stream
-from gymtap.proxy.core.recorded import Recorded, Recording
+from gymtap.proxy.core.recorded import Foreign, Recording
 from gymtap.proxy.imports.fields import (
     MS_NS,
     SECOND_NS,
@@ -68,13 +68,13 @@ def read_model_calls(file: Path) -> Iterator[Recording]:
     yield Recording(file, json_lines(file, partial(_recorded, prefix)))
 
 
-def _recorded(prefix: str, value: Any, place: str) -> Recorded:
+def _recorded(prefix: str, value: Any, place: str) -> Foreign:
     call = checked(_ModelCall, value, place)
     name = call.model_ref.name if call.model_ref else "model"
     started_ns = round(call.started_at * SECOND_NS)
     first_ms = call.latency_ttft_ms
     answered = body_bytes(call.response if call.response_raw is None else call.response_raw)
-    return Recorded(
+    return Foreign(
         server=Server(name=name, kind=ServerKind.MODEL, listen="", upstream=""),
         method="POST",
         target=prefix + _PATHS.get(call.dialect, f"/v1/{call.dialect}"),

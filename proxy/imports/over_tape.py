@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from gymtap.addons.contracts import Contracts
 from gymtap.proxy.core.addon import Addon, Setup
 from gymtap.proxy.core.events import Answered, Ended, Event, Opened, RequestData, RequestDone, ResponseData, Tape
-from gymtap.proxy.core.recorded import Recorded
+from gymtap.proxy.core.recorded import Foreign
 from gymtap.proxy.imports.spool import Spool
 from gymtap.proxy.recorder import Recorder
 from gymtap.proxy.store import CaptureWriter
@@ -104,7 +104,7 @@ def _step(one: Waiting, spool: Spool, number: int, step: int, parent: str | None
         yield from (RequestData(number, piece) for piece in _pieces(spool.get(one.request)))
         yield RequestDone(number, at_ns)
     elif step == _ANSWER:
-        head: Recorded = spool.get(one.head)
+        head: Foreign = spool.get(one.head)
         if head.status is not None:
             decoded = not head.coded
             yield Answered(number, at_ns, head.status, head.reason, head.response_headers, decoded=decoded)
@@ -113,7 +113,7 @@ def _step(one: Waiting, spool: Spool, number: int, step: int, parent: str | None
         yield Ended(number, at_ns, one.error)
 
 
-def _opened(head: Recorded, number: int, at_ns: int, parent: str | None) -> Opened:
+def _opened(head: Foreign, number: int, at_ns: int, parent: str | None) -> Opened:
     return Opened(
         number,
         head.server,

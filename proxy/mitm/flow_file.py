@@ -19,7 +19,7 @@ from mitmproxy.net import encoding
 from pydantic import ValidationError
 
 from gymtap.proxy.core.errors import UsageError
-from gymtap.proxy.core.recorded import Kept, LeftOut, Recorded, Recording
+from gymtap.proxy.core.recorded import Foreign, Kept, LeftOut, Recording
 from gymtap.proxy.mitm.failures import transport_error
 from gymtap.proxy.mitm.messages import http_version, is_websocket, message_line, raw_fields, server_of
 from gymtap.schemas import Exchange, Finding, Headers, Server
@@ -137,7 +137,7 @@ def read_flow_file(file: Path) -> Iterator[Recording]:
     yield Recording(file, _items(file))
 
 
-def _items(file: Path) -> Iterator[Recorded | Kept | LeftOut]:
+def _items(file: Path) -> Iterator[Foreign | Kept | LeftOut]:
     others = trailers = 0
     for number, found in enumerate(_flows(file), 1):
         if isinstance(found, LeftOut):
@@ -175,7 +175,7 @@ def _let_go(found: http.HTTPFlow) -> None:
         found.response.raw_content = None
 
 
-def _item(found: http.HTTPFlow, place: str) -> Recorded | Kept | LeftOut:
+def _item(found: http.HTTPFlow, place: str) -> Foreign | Kept | LeftOut:
     beyond = found.metadata.get(METADATA)
     if not isinstance(beyond, str):
         return from_flow(found)
@@ -233,13 +233,13 @@ def _plain(message: http.Message | None, codings: str | None) -> bytes:
     return body
 
 
-def from_flow(found: http.HTTPFlow) -> Recorded:
+def from_flow(found: http.HTTPFlow) -> Foreign:
     """A stranger's flow, its bodies as they crossed the wire."""
     request, answer = found.request, found.response
     ended = (answer.timestamp_end if answer else None) or (found.error.timestamp if found.error else None)
     sent, received = _bodies(found)
     peer = found.client_conn.peername
-    return Recorded(
+    return Foreign(
         server=server_of(request),
         method=request.method,
         target=request.path,

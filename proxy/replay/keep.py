@@ -35,7 +35,7 @@ LINKS_NAME = "replay.jsonl"
 
 
 @dataclass(frozen=True)
-class Kept:
+class Repeat:
     """An exchange of the new capture, and what it repeats: None when it was not recorded before.
 
     `nearest` is then the recorded call that is most like it. `chosen`: its request is a step of the plan, not
@@ -48,10 +48,12 @@ class Kept:
     chosen: bool
 
 
-def check_new(directory: Path) -> None:
-    """Raise UsageError where something is already: a replay is never written into what a run has left."""
+def check_new(directory: Path, original: Path) -> None:
+    """Raise UsageError where something is already, and within the original: no replay goes into what a run has left."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise UsageError(f"{directory} is not empty", "name a new directory with --into")
+    if directory.resolve().is_relative_to(original.resolve()):
+        raise UsageError(f"{directory} would lie in the capture", "name a directory outside of it with --into")
 
 
 class Keeper:
@@ -64,7 +66,7 @@ class Keeper:
         self._numbers = count(1)
         self._links = (directory / LINKS_NAME).open("a", encoding="utf-8")
 
-    def keep(self, attempt: int, sent: Sequence[Sent], asked: Sequence[Asked]) -> list[Kept]:
+    def keep(self, attempt: int, sent: Sequence[Sent], asked: Sequence[Asked]) -> list[Repeat]:
         """Keep one attempt (from 1): the steps, and below the judged one what the playback was asked."""
         steps = [self._sent(one, attempt) for one in sent]
         parent = next((kept for kept, one in zip(steps, sent, strict=True) if one.judged), None)
@@ -80,7 +82,7 @@ class Keeper:
         self._writer.close()
         self._links.close()
 
-    def _link(self, kept: Kept, attempt: int) -> None:
+    def _link(self, kept: Repeat, attempt: int) -> None:
         link = {
             "exchange": kept.recorded.exchange.id,
             "replays": kept.original.exchange.id if kept.original else None,
@@ -93,7 +95,7 @@ class Keeper:
     def _next_id(self) -> str:
         return f"{self._writer.prefix}{next(self._numbers)}"
 
-    def _sent(self, one: Sent, attempt: int) -> Kept:
+    def _sent(self, one: Sent, attempt: int) -> Repeat:
         original = one.step.original
         response = None
         if one.status is not None:
@@ -119,9 +121,9 @@ class Keeper:
             duration_ms=one.duration_ms,
             attribution=_attribution(original, attempt),
         )
-        return Kept(Recorded(exchange, one.body, one.response_body), original, None, chosen=True)
+        return Repeat(Recorded(exchange, one.body, one.response_body), original, None, chosen=True)
 
-    def _asked(self, one: Asked, attempt: int, parent: Kept | None) -> Kept:
+    def _asked(self, one: Asked, attempt: int, parent: Repeat | None) -> Repeat:
         original = one.answer.entry if isinstance(one.answer, Hit) else None
         played = original.exchange if original else None
         response = None
@@ -149,7 +151,7 @@ class Keeper:
             parent=parent.recorded.exchange.id if parent else None,
             attribution=_attribution(parent.original if parent else None, attempt),
         )
-        return Kept(Recorded(exchange, one.body, one.reply), original, nearest, chosen=False)
+        return Repeat(Recorded(exchange, one.body, one.reply), original, nearest, chosen=False)
 
 
 def _body(content: bytes | None) -> Body | None:

@@ -17,7 +17,7 @@ from gymtap.proxy.core.errors import GymtapError
 from gymtap.proxy.core.redaction import Redactor
 from gymtap.proxy.replay.hops import FirstDifference, first_difference
 from gymtap.proxy.replay.inner import Inside, paired
-from gymtap.proxy.replay.keep import Keeper, Kept
+from gymtap.proxy.replay.keep import Keeper, Repeat
 from gymtap.proxy.replay.match import Matcher, Miss
 from gymtap.proxy.replay.plan import Plan
 from gymtap.proxy.replay.playback import Asked, Playback
@@ -161,7 +161,7 @@ class Session:
         """As the recorded body is: without secrets, so that the two can be compared."""
         return self._redactor.body(body)[0]
 
-    def _first(self, job: Job, kept: Sequence[Kept], inner: Sequence[Recorded]) -> FirstDifference | None:
+    def _first(self, job: Job, kept: Sequence[Repeat], inner: Sequence[Recorded]) -> FirstDifference | None:
         """Over the hops that were seen: all of them through a tap, else what was sent and what the playback heard."""
         if inner:
             asked = {step.original.exchange.id: step.body for step in job.plan.steps}
@@ -178,7 +178,7 @@ class Session:
         return first_difference(repeats, [one.recorded for one in kept if _counterpart(one) is None], self._ignore)
 
 
-def _counterpart(kept: Kept) -> Recorded | None:
+def _counterpart(kept: Repeat) -> Recorded | None:
     """What an exchange is compared with. A step's own request is not: what was edited on purpose is no difference."""
     if kept.original is not None and kept.chosen:
         return replace(kept.original, request_body=kept.recorded.request_body)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gymtap.proxy.core.recorded import Kept, LeftOut, Recorded
+from gymtap.proxy.core.recorded import Foreign, Kept, LeftOut
 from gymtap.proxy.export.flows import write_flows
 from gymtap.proxy.export.har import har
 from gymtap.proxy.export.lines import exchange_document
@@ -138,7 +138,7 @@ def test_a_har_keeps_what_crossed_the_wire(tmp_path_factory: pytest.TempPathFact
     file = tmp_path_factory.getbasetemp() / f"any-{os.getpid()}.har"
     file.write_bytes(b"".join(har(kept, "1")))
     for one, given_back in zip(kept, items(file), strict=True):
-        assert isinstance(given_back, Recorded)
+        assert isinstance(given_back, Foreign)
         asked, answer, error = one.exchange.request, one.exchange.response, one.exchange.error
         assert (given_back.method, given_back.target) == (asked.method, asked.target)
         assert (given_back.http_version, given_back.started_ns) == (asked.http_version, one.exchange.started_ns)

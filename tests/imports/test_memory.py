@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gymtap.proxy.core.errors import GymtapError
-from gymtap.proxy.core.recorded import Recorded
+from gymtap.proxy.core.recorded import Foreign
 from gymtap.proxy.imports import read
 from gymtap.proxy.imports.spool import Spool
 
@@ -48,7 +48,7 @@ def test_a_few_bodies_are_held_at_a_time(tmp_path: Path, write: Callable[[Path],
 
 
 def counted(item: object) -> int:
-    assert isinstance(item, Recorded)
+    assert isinstance(item, Foreign)
     return len(item.request_body)
 
 
