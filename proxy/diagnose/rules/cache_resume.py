@@ -273,8 +273,8 @@ RULES: tuple[Rule, ...] = (
         sees=said(
             r"resum(?:e|ing) from[^\n]{0,60}(?:mismatch|stale|partial|not found)|"
             r"stale (?:cache|materialized|checkpoint)|"
-            r"\b(?:cache|cached rows?|materialized[_ ]inputs?)\b[^\n]{0,60}(?:mismatch|corrupt|stale|(?:do|does) not match|"
-            r"don't match|outdated|truncat)|duplicate (?:rollout|row|key|\(task)|"
+            r"\b(?:cache|cached rows?|materialized[_ ]inputs?)\b[^\n]{0,60}(?:mismatch|corrupt|stale|"
+            r"(?:do|does) not match|don't match|outdated|truncat)|duplicate (?:rollout|row|key|\(task)|"
             r"(?:rollouts?|results?|rows?)[^\n]{0,40}(?:do not|does not|don't) match[^\n]{0,40}(?:input|materialized|"
             r"repeat)|KeyError: '_ng_(?:task|rollout)_index'|mixed runs?|lock file[^\n]{0,40}(?:stale|exists)",
             sources=("log",),
