@@ -18,7 +18,13 @@ def register(app: typer.Typer) -> None:
 
 
 def _bundle(
-    row: Annotated[str, typer.Argument(metavar="ROW|FILE", help="A row (12.3), or a bundle, to say what is in it.")],
+    row: Annotated[
+        str,
+        typer.Argument(
+            metavar="ROW|EXCHANGE|FILE",
+            help="A row (12.3), by an exchange of it (a42) too; or a bundle, to say what is in it.",
+        ),
+    ],
     *,
     output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE", help="The file to write.")] = None,
     force: Annotated[bool, typer.Option("--force", help="Write over a file that is there.")] = False,
@@ -26,7 +32,7 @@ def _bundle(
     as_json: JsonOption = False,
 ) -> None:
     """Write one row's exchanges to one small redacted file, and say what is in it."""
-    from gymtap.proxy.cli.choose import open_capture, parse_row
+    from gymtap.proxy.cli.choose import is_exchange_id, open_capture, parse_row
     from gymtap.proxy.core.errors import UsageError
     from gymtap.proxy.diagnose.capture import sibling
     from gymtap.proxy.replay.bundle import contents, make
@@ -38,7 +44,10 @@ def _bundle(
         _tell(said, Path(row), as_json=as_json)
         return
     opened = open_capture(capture)
-    found = opened.row(parse_row(row))
+    key = opened.exchange(row).attribution.row if is_exchange_id(row) else parse_row(row)
+    if key is None:
+        raise UsageError(f"{row} belongs to no row", "name a row: `gymtap rows` lists them")
+    found = opened.row(key)
     made = make(opened, found, output, beside=sibling(opened, found), overwrite=force)
     _tell(made, output, as_json=as_json)
 

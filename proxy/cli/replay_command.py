@@ -12,6 +12,7 @@ from pathlib import Path
 
 from gymtap.proxy.cli.choose import is_exchange_id, open_capture, parse_row
 from gymtap.proxy.cli.replay_view import Faces
+from gymtap.proxy.cli.screen import note
 from gymtap.proxy.core import filter as filters
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.diagnose.capture import causes
@@ -23,6 +24,7 @@ from gymtap.proxy.replay.prepare import Draft, read_rows
 from gymtap.proxy.replay.run import Order, replay
 from gymtap.proxy.store import Capture
 from gymtap.proxy.store.listed import full_label, named
+from gymtap.proxy.views.words import counted
 
 
 @dataclass(frozen=True)
@@ -57,6 +59,8 @@ def run(asked: Asked) -> int:
 def _order(asked: Asked, capture: Capture, bundle: Path | None) -> Order:
     names = [name if is_exchange_id(name) else parse_row(name) for name in _names(asked, capture, bundle)]
     made = drafts(capture, names, asked.options)
+    if len(made) < len(names):
+        note(f"{counted(len(names) - len(made), 'row')} without such a call left out")
     return order(capture, _edited(made) if asked.edit else made, asked.options)
 
 
@@ -84,9 +88,12 @@ def _names(asked: Asked, capture: Capture, bundle: Path | None) -> list[str]:
 
 def _of_file(rows: Path) -> list[str]:
     try:
-        return [named(key) for key in read_rows(rows.read_text(encoding="utf-8"))]
+        found = [named(key) for key in read_rows(rows.read_text(encoding="utf-8"))]
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{rows}: cannot be read: {error}") from error
+    if not found:
+        raise UsageError(f"{rows} names no row", "write one a line, as in 12.3")
+    return found
 
 
 def _of_capture(capture: Capture, cause: str | None) -> list[str]:

@@ -9,12 +9,13 @@ from gymtap.proxy.core.errors import CaptureError, UsageError
 from gymtap.proxy.replay import edits
 from gymtap.proxy.replay.load import reads
 from gymtap.proxy.replay.patch import parse
+from gymtap.proxy.replay.plan import NoSuchCallError
 from gymtap.proxy.replay.prepare import Changes, Draft, changed, of_exchange, of_row
 from gymtap.proxy.replay.run import Order
 from gymtap.proxy.replay.stub import Stub, address, boundaries
 from gymtap.proxy.replay.targets import Wanted, base_url, target
 from gymtap.proxy.store import Capture, captures_root, fresh, newest
-from gymtap.schemas import RowKey, Server
+from gymtap.schemas import RowKey, Server, ServerKind
 
 
 @dataclass(frozen=True)
@@ -41,9 +42,21 @@ class Options:
 
 
 def drafts(capture: Capture, names: Sequence[RowKey | str], options: Options) -> list[Draft]:
-    """Drafts of rows, by their keys, and exchanges, by their ids, edited. Raises UsageError, CaptureError."""
+    """Drafts of rows, by their keys, and exchanges, by their ids, edited. Raises UsageError, CaptureError.
+
+    A row that has no such call as `options.start` names is left out, where another has one.
+    """
     changes = _changes(options)
-    return [changed(_draft(capture, name, options.start), changes) for name in names]
+    made: list[Draft] = []
+    missing: NoSuchCallError | None = None
+    for name in names:
+        try:
+            made.append(changed(_draft(capture, name, options.start), changes))
+        except NoSuchCallError as error:
+            missing = error
+    if missing is not None and not made:
+        raise missing
+    return made
 
 
 def _draft(capture: Capture, name: RowKey | str, start: str | None) -> Draft:
@@ -70,7 +83,7 @@ def order(capture: Capture, made: Sequence[Draft], options: Options) -> Order:
         servers=servers,
         original=capture.path,
         into=options.into or _new_capture(),
-        wanted=_wanted(options),
+        wanted=_wanted(options, made),
         head=base_url(options.gym) if options.gym else None,
         stub=_stub(options, servers),
         reads=tuple(reads(capture)) if options.stub else (),
@@ -83,9 +96,16 @@ def order(capture: Capture, made: Sequence[Draft], options: Options) -> Order:
     )
 
 
-def _wanted(options: Options) -> Wanted:
-    endpoint = base_url(options.endpoint) if options.endpoint else None
-    return Wanted(dict(target(text) for text in options.to), endpoint, options.api_key_env)
+def _wanted(options: Options, made: Sequence[Draft]) -> Wanted:
+    """Where steps go. Raises UsageError for what no step would go by: the servers call whom they are told to."""
+    to, endpoint = dict(map(target, options.to)), base_url(options.endpoint) if options.endpoint else None
+    called = {step.server: step.kind for draft in made for step in draft.plan.steps}
+    hint = f"what is sent goes to {', '.join(sorted(called))}; whom they call is in their own configuration"
+    for name in to.keys() - called.keys():
+        raise UsageError(f"--to {name}: nothing is sent to {name}", hint)
+    if endpoint and not options.stub_pass and ServerKind.PROVIDER not in called.values():
+        raise UsageError("--endpoint: nothing is sent to a provider", hint)
+    return Wanted(to, endpoint, options.api_key_env)
 
 
 def _stub(options: Options, servers: Sequence[Server]) -> Stub | None:

@@ -37,6 +37,10 @@ _NOT_SENT = re.compile(
 )
 
 
+class NoSuchCallError(UsageError):
+    """A row has no call such as a replay is to begin with; others may."""
+
+
 @dataclass(frozen=True)
 class Start:
     """Where a replay begins: the `number`-th call of a kind, from 1; None is the one that failed, or the first."""
@@ -50,7 +54,8 @@ class Start:
         match = _START.fullmatch(text)
         if match is None or match["name"] not in STARTS:
             raise UsageError(
-                f"{text!r} is not a place to start from", "write one of " + ", ".join(STARTS) + ", or tool:2"
+                f"{text!r} is not a place to start from",
+                "write one of " + ", ".join(STARTS) + ", tool:2, or the id of an exchange of the row",
             )
         return cls(STARTS[match["name"]], int(match["number"]) if match["number"] else None)
 
@@ -150,15 +155,15 @@ def calls(exchanges: Iterable[Recorded], call: Call) -> list[Recorded]:
 
 
 def choose(exchanges: Iterable[Recorded], start: Start) -> Recorded:
-    """The exchange that `start` names. Raises UsageError, which says how many there are, when there is none."""
+    """The exchange that `start` names. Raises NoSuchCallError, which says how many there are, when there is none."""
     found = calls(exchanges, start.call)
     name = Start(start.call).name
     if not found:
-        raise UsageError(f"this row has no {name} call to start from", "`gymtap tree ROW` shows what it has")
+        raise NoSuchCallError(f"this row has no {name} call to start from", "`gymtap tree ROW` shows what it has")
     if start.number is None:
         return next((one for one in found if one.exchange.failed), found[0])
     if start.number > len(found):
-        raise UsageError(f"there is no {start.name}", f"this row has {name}:1 to {name}:{len(found)}")
+        raise NoSuchCallError(f"there is no {start.name}", f"this row has {name}:1 to {name}:{len(found)}")
     return found[start.number - 1]
 
 

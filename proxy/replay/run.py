@@ -86,7 +86,7 @@ async def replay(
 ) -> list[Result] | None:
     """Run an order; None when `agree` said no. Raises GymtapError, before anything is sent."""
     prepare.check(order.drafts)
-    check_new(order.into)
+    check_new(order.into, order.original)
     async with AsyncExitStack() as stack:
         client = await stack.enter_async_context(open_client())
         wanted = await _with_running(client, order)

@@ -78,8 +78,12 @@ def target(text: str) -> tuple[str, str]:
 
 def base_url(text: str) -> str:
     """A URL with scheme and host, without a trailing slash. Raises UsageError."""
-    parts = urlsplit(text if "://" in text else f"http://{text}")
-    if parts.scheme not in {"http", "https"} or not parts.hostname:
+    try:
+        parts = urlsplit(text if "://" in text else f"http://{text}")
+        usable = parts.scheme in {"http", "https"} and parts.hostname and parts.port != 0
+    except ValueError:  # its port, or its brackets
+        usable = False
+    if not usable:
         raise UsageError(f"{text!r} is not an http URL", "write http://HOST:PORT")
     return f"{parts.scheme}://{parts.netloc}{parts.path.rstrip('/')}"
 

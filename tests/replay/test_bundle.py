@@ -63,7 +63,25 @@ def test_a_file_that_is_there_is_not_written_over_unless_it_is_said(gymtap, bund
     assert [file.name for file in bundle.parent.iterdir()] == ["row.gymtap"]
 
 
-@pytest.mark.parametrize("arguments", [["0.0"], ["99.0", "-o", "x"], ["zero", "-o", "x"], ["0.0", "-o", "/no/such/x"]])
+def test_a_row_can_be_named_by_an_exchange_of_it(gymtap, gym, tmp_path):
+    with Capture(gym.capture) as capture:
+        exchange = next(capture.exchanges(row=capture.row(RowKey(task=11, rollout=0)).key))
+    file = str(tmp_path / "row.gymtap")
+    said = gymtap("bundle", exchange.id, "-o", file, "--json", "--capture", str(gym.capture))
+    assert said.json()["row"] == "11.0"
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["0.0"],
+        ["99.0", "-o", "x"],
+        ["zero", "-o", "x"],
+        ["0.0", "-o", "/no/such/x"],
+        ["a1", "-o", "x"],
+        ["a0", "-o", "x"],
+    ],
+)
 def test_what_cannot_be_bundled_is_refused_in_one_line(gymtap, gym, arguments):
     said = gymtap("bundle", *arguments, "--capture", str(gym.capture))
     assert said.code in {2, 3}

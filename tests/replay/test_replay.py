@@ -97,6 +97,19 @@ def test_a_replay_is_not_kept_where_something_is_already_least_of_all_in_its_ori
     for into in (gym.capture, tmp_path, tmp_path / "file"):
         said = gymtap("replay", "11.0", "--yes", "--capture", str(gym.capture), "--into", str(into))
         assert (said.code, "is not empty" in said.err) == (2, True)
+    within = str(gym.capture / "new" / "deep")
+    said = gymtap("replay", "11.0", "--yes", "--capture", str(gym.capture), "--into", within)
+    assert (said.code, "would lie in the capture" in said.err) == (2, True)
+
+
+def test_rows_that_never_came_to_the_call_are_left_out_where_others_did(gym, gymtap):
+    """Of the failed rows, those that reached the verifier."""
+    command = ("replay", "--failed", "--from", "verify", "--yes", "--json", "--capture", str(gym.capture))
+    said = gymtap(*command)
+    assert {one["name"] for one in said.json()["results"]} == {"11.0", "14.0", "17.0"}
+    assert "5 rows without such a call left out" in said.err
+    said = gymtap("replay", "--failed", "--from", "judge", "--yes", "--capture", str(gym.capture))
+    assert (said.code, "has no judge call" in said.err) == (2, True)
 
 
 def test_the_tool_calls_of_a_session_are_left_out_when_asked(replay, tmp_path):
@@ -281,6 +294,13 @@ def test_an_editor_changes_the_body_and_a_broken_body_is_not_sent(gym, gymtap, m
         ["0.0", "--stub", "provider", "--stub-listen", "here"],
         ["0.0", "--patch", "/nonexistent"],
         ["0.0", "--to", "weather"],
+        ["0.0", "--to", "wether=http://127.0.0.1:1"],
+        ["0.0", "--to", "provider=http://127.0.0.1:1"],
+        ["0.0", "--to", "weather=http://127.0.0.1:x"],
+        ["0.0", "--gym", "http://[::1"],
+        ["0.0", "--endpoint", "http://127.0.0.1:1/v1"],
+        ["0.0", "--rows", "/dev/null"],
+        ["--rows", "/dev/null"],
         ["a1", "--from", "verify"],
         ["--failed", "--edit"],
         ["eleven"],
