@@ -45,10 +45,10 @@ def _tools(
     as_json: JsonOption = False,
 ) -> None:
     """Check every distinct tool and tool list: structure, JSON Schema, and vLLM's grammar verdict."""
+    from gymtap.proxy.captured.requests import requests_of
     from gymtap.proxy.check.engines import Engines
     from gymtap.proxy.check.tool_check import ToolCheck
     from gymtap.proxy.check.vllm_rules import Backend
-    from gymtap.proxy.cli.captured_requests import requests_of
 
     _among("--backend", backend, _BACKENDS)
     _about_version(vllm)
@@ -70,7 +70,7 @@ def _tools(
 
 def _add_routing(report: "ToolReport", source: Path) -> None:
     """Of a capture, also what its tools miss at its servers, and what its models' calls went into."""
-    from gymtap.proxy.contracts.captured import routing
+    from gymtap.proxy.captured.routing import routing
     from gymtap.proxy.store import Capture, is_capture
 
     if is_capture(source):
@@ -108,8 +108,8 @@ def _rows(
     as_json: JsonOption = False,
 ) -> None:
     """Check rows: JSON, shape, identities, tools, and the request model of the server they will meet."""
+    from gymtap.proxy.captured.contracts import save_contract
     from gymtap.proxy.check.row_check import Against
-    from gymtap.proxy.cli.captured_requests import save_contract
 
     named = [option for option in (server, openapi, capture, model, server_dir) if option is not None]
     if len(named) > 1:
@@ -141,9 +141,9 @@ class _File:
 
 def _files(source: Path, against: "Against", folder: Path, *, failed: bool) -> list[_File]:
     """The file itself, or the rows of a capture: each against what the capture knows of its server, if nothing else."""
+    from gymtap.proxy.captured.contracts import save_contract
+    from gymtap.proxy.captured.rows import captured_rows
     from gymtap.proxy.check.row_check import Against
-    from gymtap.proxy.cli.captured_requests import save_contract
-    from gymtap.proxy.contracts.rows import captured_rows
     from gymtap.proxy.store import Capture, is_capture
 
     if not is_capture(source):

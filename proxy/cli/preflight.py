@@ -75,8 +75,8 @@ async def _sweep(  # noqa: PLR0917  # the command's options
     from contextlib import nullcontext
     from itertools import chain
 
+    from gymtap.proxy.captured.requests import requests_of
     from gymtap.proxy.check.engines import Engines
-    from gymtap.proxy.cli.captured_requests import requests_of
     from gymtap.proxy.preflight.endpoint import Endpoint
     from gymtap.proxy.preflight.plan import plan
     from gymtap.proxy.preflight.sweep import sweep

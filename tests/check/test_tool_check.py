@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
+from gymtap.proxy.captured.requests import requests_of
 from gymtap.proxy.check.enforcement import not_enforced
 from gymtap.proxy.check.engines import Engines
 from gymtap.proxy.check.requests import carriers
 from gymtap.proxy.check.tool_check import ToolCheck, ToolReport
 from gymtap.proxy.check.vllm_rules import Backend, Route
-from gymtap.proxy.cli.captured_requests import requests_of
 from gymtap.proxy.core.errors import UsageError
 from gymtap.schemas import Severity
 

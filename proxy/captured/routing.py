@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from gymtap.proxy.captured.contracts import contracts_of
 from gymtap.proxy.core.contracts.finding import finding
-from gymtap.proxy.core.contracts.openapi import Contract
 from gymtap.proxy.core.contracts.routing import UNDECLARED, check_call, check_tools, closest, tools_of
 from gymtap.proxy.core.flow import INSPECT_MAX_BYTES, Flow
 from gymtap.proxy.store import Capture
@@ -22,19 +22,6 @@ class Said(NamedTuple):
 
     finding: Finding
     where: str
-
-
-def contracts_of(capture: Capture) -> dict[str, Contract]:
-    """The contracts that the capture knows, by server; a document that cannot be read is left out."""
-    found = {}
-    for known in capture.contracts():
-        document = capture.document(known)
-        if document is not None:
-            try:
-                found[known.server] = Contract(orjson.loads(document), known.server)
-            except ValueError:  # JSON's own error is one too
-                continue
-    return found
 
 
 def routing(capture: Capture) -> Iterator[Said]:

@@ -1,30 +1,25 @@
-"""What a capture holds for `gymtap check`: requests that may carry tools, and the contracts of its servers.
+"""The contracts that a capture knows of its servers: read, or written out for a check that takes a file."""
 
-A request's place is its exchange's id.
-"""
-
-from collections.abc import Iterator
 from pathlib import Path
 
-from gymtap.proxy.check.requests import Carrier, carriers, carriers_in
+import orjson
+
+from gymtap.proxy.core.contracts.openapi import Contract
 from gymtap.proxy.core.errors import UsageError
-from gymtap.proxy.store import Capture, is_capture, resolve
-from gymtap.schemas import Call
-
-_CALLS = (Call.RUN, Call.MODEL, Call.PROVIDER)
+from gymtap.proxy.store import Capture, resolve
 
 
-def requests_of(source: Path) -> Iterator[Carrier | str]:
-    """What a capture, a file or a folder holds. Raises CaptureError, UsageError."""
-    return _captured(source) if is_capture(source) else carriers(source)
-
-
-def _captured(path: Path) -> Iterator[Carrier | str]:
-    with Capture(path) as capture:
-        for call in _CALLS:
-            for exchange in capture.exchanges(call=call):
-                if exchange.request.body is not None:
-                    yield from carriers_in(exchange.id, capture.body(exchange.request.body) or b"")
+def contracts_of(capture: Capture) -> dict[str, Contract]:
+    """The contracts that the capture knows, by server; a document that cannot be read is left out."""
+    found = {}
+    for known in capture.contracts():
+        document = capture.document(known)
+        if document is not None:
+            try:
+                found[known.server] = Contract(orjson.loads(document), known.server)
+            except ValueError:  # JSON's own error is one too
+                continue
+    return found
 
 
 def save_contract(name: str, server: str | None, folder: Path) -> Path:

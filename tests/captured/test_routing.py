@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
+from gymtap.proxy.captured.contracts import contracts_of
+from gymtap.proxy.captured.routing import routing
 from gymtap.proxy.cli.program import execute
-from gymtap.proxy.contracts.captured import contracts_of, routing
 from gymtap.proxy.store import Capture, CaptureWriter
 from gymtap.schemas import Attribution, Call, Exchange, Request, Response, RowKey, ServerKind, State
 
