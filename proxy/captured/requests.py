@@ -1,4 +1,4 @@
-"""The requests that may carry tools, in a capture as in a file; in a capture, a request's place is its exchange's id."""
+"""The requests that may carry tools, in a capture as in a file; in a capture, the place of one is its exchange's id."""
 
 from collections.abc import Iterator
 from pathlib import Path
