@@ -16,11 +16,11 @@ from gymtap.proxy.diagnose.rule import Sight
 from gymtap.proxy.doctor.config_files import agents_without_servers, entries, fixed_ports, unresolved
 from gymtap.proxy.doctor.looked import Looked
 from gymtap.proxy.doctor.run_files import lines_of
+from gymtap.proxy.listening import holder_of
 from gymtap.schemas import Severity
 
 if TYPE_CHECKING:
     from gymtap.proxy.doctor.live import Live, ProviderSeen
-    from gymtap.proxy.engine.holder import Holder
 
 _LOOKED_INTO = 400
 _TAKEN = re.compile(r"(?:address|port)[^\n]{0,60}?[\s:(,](\d{2,5})\b[^\n]{0,40}(?:already )?in use", re.IGNORECASE)
@@ -169,22 +169,16 @@ def _ports(looked: Looked) -> Iterator[Found]:
     The latter not where the run that was given is up: then it has them itself.
     """
     for port in dict.fromkeys(port for line in looked.logs.lines for port in _TAKEN.findall(line)):
-        holder = _holder_of(int(port))
+        holder = holder_of(int(port))
         if holder is not None:
             yield "infra.port_in_use", _sight(f"port {port}", f"port {port} is taken now by {holder}", "live")
     if looked.live is not None and looked.live.servers:
         return
     for port, name in fixed_ports(looked.config).items():
-        holder = _holder_of(port)
+        holder = holder_of(port)
         if holder is not None:
             text = f"port {port} of {name} is taken by {holder}"
             yield "infra.port_in_use", _sight(f"port {port}", text)
-
-
-def _holder_of(port: int) -> "Holder | None":
-    from gymtap.proxy.engine.holder import holder_of  # noqa: PLC0415 - the engine takes half a second to load
-
-    return holder_of(port)
 
 
 def _servers(looked: Looked) -> Iterator[Found]:

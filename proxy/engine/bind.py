@@ -4,7 +4,7 @@ import errno
 import socket
 
 from gymtap.proxy.core.errors import ListenError
-from gymtap.proxy.engine.holder import holder_of
+from gymtap.proxy.listening import holder_of
 
 BACKLOG = 4096
 """Thousands of clients may connect at once; the kernel caps it at net.core.somaxconn."""

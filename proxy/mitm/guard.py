@@ -11,7 +11,7 @@ import select
 import signal
 import sys
 
-from gymtap.proxy.mitm.listening import is_listening
+from gymtap.proxy.listening import is_listening
 from gymtap.proxy.mitm.rules import Redirection, RuleError, add, remove
 
 LOOK_S = 0.5

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from gymtap.proxy.mitm.listening import is_listening
+from gymtap.proxy.listening import is_listening
 
 TAG = "gymtap-redirect"
 _TAGGED = re.compile(rf'-A OUTPUT .*--comment "?{TAG}:(\d+)"? .*--to-ports (\d+)')

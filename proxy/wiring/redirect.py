@@ -17,8 +17,8 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass
 
 from gymtap.proxy.core.errors import GymtapError, UsageError
+from gymtap.proxy.listening import is_listening, listening6
 from gymtap.proxy.mitm.guard import LOOK_S, READY
-from gymtap.proxy.mitm.listening import is_listening, listening6
 from gymtap.proxy.mitm.owned_table import OwnedTable, UnsupportedError
 from gymtap.proxy.mitm.rules import Redirection, RuleError, is_available, remove, remove_stale
 from gymtap.proxy.mitm.settings import MitmSettings

@@ -14,7 +14,7 @@ import yaml
 from aiohttp import web
 from aiohttp.test_utils import TestServer
 
-from gymtap.proxy.engine.holder import holder_of, listeners
+from gymtap.proxy.listening import holder_of, listeners
 
 type Doctor = Callable[..., Any]
 

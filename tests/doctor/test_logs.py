@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.doctor.logs import MAX_LINE_BYTES, LogKind, read_logs
-from gymtap.proxy.engine.holder import listeners
+from gymtap.proxy.listening import listeners
 
 type Doctor = Callable[..., Any]
 NOW_S = 1_806_000_000

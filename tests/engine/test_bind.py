@@ -12,7 +12,6 @@ from gymtap.proxy.core.errors import ListenError, UsageError
 from gymtap.proxy.core.events import Tape
 from gymtap.proxy.engine import Engine
 from gymtap.proxy.engine.bind import bind
-from gymtap.proxy.engine.holder import Holder, holder_of
 from gymtap.schemas import Server
 
 LISTEN = "import socket; s = socket.create_server(('127.0.0.1', 0)); print(s.getsockname()[1], flush=True); input()"
@@ -55,28 +54,6 @@ def test_a_name_is_listened_to_at_all_its_addresses_on_one_port(port):
     assert addresses <= {"127.0.0.1", "::1"}
     assert len(ports) == 1
     assert port in {0, *ports}
-
-
-def test_nobody_holds_a_free_port(tmp_path):
-    with socket.socket() as sock:
-        sock.bind(("127.0.0.1", 0))
-        port = sock.getsockname()[1]
-    assert holder_of(port) is None
-    assert holder_of(port, tmp_path) is None
-
-
-def test_a_holder_that_cannot_be_looked_into_is_not_guessed(tmp_path):
-    """The port is seen to be taken, the process is another user's."""
-    (tmp_path / "net").mkdir()
-    row = "0: 0100007F:1F90 00000000:0000 0A 00000000:00000000 00:00000000 00000000 1000 0 4242 1"
-    (tmp_path / "net" / "tcp").write_text(f"header\n{row}\n")
-    assert holder_of(8080, tmp_path) == Holder(None, "")
-    assert str(holder_of(8080, tmp_path)) == "a process of another user"
-    descriptors = tmp_path / "17" / "fd"
-    descriptors.mkdir(parents=True)
-    (descriptors / "3").symlink_to("socket:[4242]")
-    (tmp_path / "17" / "cmdline").write_bytes(b"python\0serve\n.py\0")
-    assert str(holder_of(8080, tmp_path)) == "pid 17 (python serve .py)"
 
 
 @pytest.mark.parametrize("host", ["192.0.2.1", "no-such-host.invalid"])
