@@ -14,7 +14,8 @@ def register(app: typer.Typer) -> None:
     app.command("env")(_env)
 
 
-def _env(  # noqa: PLR0917 - typer calls it by name
+def _env(
+    *,
     capture: Annotated[
         Path | None, typer.Option("--capture", "-c", help="The standing tap's capture; the newest by default.")
     ] = None,

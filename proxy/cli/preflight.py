@@ -45,7 +45,10 @@ def _preflight(
     import asyncio
 
     key = _key(api_key_env)
-    report = asyncio.run(_sweep(sources, endpoint, model, key, concurrency, timeout_s, no_grammar))
+    asking = _sweep(
+        sources, endpoint, model=model, key=key, concurrency=concurrency, timeout_s=timeout_s, no_grammar=no_grammar
+    )
+    report = asyncio.run(asking)
     if as_json:
         screen.write_json(report.as_json())
     else:
@@ -63,9 +66,10 @@ def _key(variable: str | None) -> str | None:
     return os.environ[variable]
 
 
-async def _sweep(  # noqa: PLR0917  # the command's options
+async def _sweep(
     sources: list[str],
     url: str,
+    *,
     model: str | None,
     key: str | None,
     concurrency: int,

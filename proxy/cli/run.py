@@ -21,10 +21,11 @@ def register(app: typer.Typer) -> None:
     app.command("run", context_settings={"allow_interspersed_args": False})(_run)
 
 
-def _run(  # noqa: PLR0917 - typer calls it by name
+def _run(
     command: Annotated[
         list[str], typer.Argument(help="The command to run, as in: -- gym eval run ...", metavar="-- COMMAND...")
     ],
+    *,
     capture: CaptureDirectory = None,
     no_takeover: NoTakeover = False,
     no_causality: NoCausality = False,
