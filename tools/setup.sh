@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Make .venv from the lock file, with any Python of 3.12 or newer that is found here. Safe to run again.
-#   PYTHON=/path/to/python3.13 tools/setup.sh   to choose the interpreter
+#   PYTHON=/path/to/python3.13 tools/setup.sh   to choose the interpreter of a new .venv (`make clean` takes the old one away)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -8,7 +8,12 @@ new_enough() { "$1" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info <
 
 find_python() {
   local candidate
-  for candidate in ${PYTHON:-} python3.13 python3.12 python3.14 python3 python \
+  if [ -n "${PYTHON:-}" ]; then
+    new_enough "$PYTHON" && { echo "$PYTHON"; return; }
+    echo "setup: PYTHON=$PYTHON does not run, or is no Python of 3.12 or newer with venv" >&2
+    exit 1
+  fi
+  for candidate in python3.13 python3.12 python3.14 python3 python \
     "${HOME:-/nonexistent}"/.pyenv/versions/3.1[2-9]*/bin/python \
     "${HOME:-/nonexistent}"/.local/share/uv/python/cpython-3.1[2-9]*/bin/python \
     /opt/homebrew/bin/python3 /usr/local/bin/python3; do
