@@ -525,7 +525,7 @@ RULES: tuple[Rule, ...] = (
         sees=said(
             r"non-?contiguous[^\n]{0,120}|token(?: ?ids?|s)[^\n]{0,60}(?:do not|don't|does not|not)[^\n]{0,30}"
             r"(?:prefix|start with|extend|match)|prefix[- ]stab\w+|retokeni[sz]ation[^\n]{0,40}mismatch|"
-            r"no generation data[^\n]{0,60}|generation_token_ids[^\n]{0,60}(?:missing|empty|none|length)",
+            r"no generation data[^\n]{0,60}|(?:generation|prompt)_token_ids[^\n]{0,60}(?:missing|empty|none|length)",
             sources=("log", "result", "row"),
         ),
         cause="The tokens of the turns do not continue each other: {what}.",
