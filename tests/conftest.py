@@ -2,14 +2,17 @@
 
 import asyncio
 import importlib.util
+import json
 import os
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 from hypothesis import settings
 
+from gymtap.proxy.cli.program import execute
 from gymtap.proxy.demo.play import play
 from gymtap.schemas import (
     Attribution,
@@ -98,6 +101,29 @@ def exchange() -> Any:
 def start_ns() -> int:
     """When exchange 0 would have begun."""
     return START_NS
+
+
+class Said(NamedTuple):
+    """What a command line did."""
+
+    code: int
+    out: str
+    err: str
+
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+@pytest.fixture
+def command_line(capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Said]:
+    """`command_line("rows", path, "--json")` in this process: its exit status and what it wrote."""
+
+    def call(*arguments: object) -> Said:
+        code = execute([str(argument) for argument in arguments])
+        out, err = capfdbinary.readouterr()
+        return Said(code, out.decode(errors="surrogateescape"), err.decode())
+
+    return call
 
 
 @pytest.fixture

@@ -2,13 +2,11 @@
 
 import json
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from gymtap.proxy.cli.program import execute
 from gymtap.proxy.store import CaptureWriter
 from gymtap.schemas import (
     Attribution,
@@ -84,28 +82,10 @@ def capture(home: Path, exchange: Make, attributed: Make, start_ns: int) -> Path
     return home / "made-by-hand"
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a command line did."""
-
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
 @pytest.fixture
-def gymtap(home: Path, capfdbinary: pytest.CaptureFixture[bytes]) -> Callable[..., Said]:
-    """`gymtap("rows", "--json")` in this process."""
-
-    def call(*arguments: str) -> Said:
-        code = execute(arguments)
-        out, err = capfdbinary.readouterr()
-        return Said(code, out.decode(errors="surrogateescape"), err.decode())
-
-    return call
+def gymtap(home: Path, command_line: Callable[..., Any]) -> Callable[..., Any]:
+    """`gymtap("rows", "--json")` in this process, with captures in `home`."""
+    return command_line
 
 
 @pytest.fixture

@@ -8,21 +8,13 @@ from typing import Any
 import pytest
 from tests.doctor.conftest import OLD_S
 
-from gymtap.proxy.cli.program import execute
-
 type Call = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def gymtap(capfdbinary: pytest.CaptureFixture[bytes], tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Call:
+def gymtap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: Call) -> Call:
     monkeypatch.setenv("GYMTAP_HOME", str(tmp_path / "captures"))
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        code = execute([str(argument) for argument in arguments])
-        out, err = capfdbinary.readouterr()
-        return code, out.decode(), err.decode()
-
-    return call
+    return command_line
 
 
 def test_a_capture_with_failures(gymtap: Call, demo_capture: Path) -> None:

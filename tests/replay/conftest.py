@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 
-from gymtap.proxy.cli.program import execute
 from gymtap.proxy.demo.dataset import rows
 from gymtap.proxy.demo.miniature import KINDS as SERVERS
 from gymtap.proxy.demo.miniature import Miniature, miniature
@@ -234,29 +233,9 @@ def gym(running: Running) -> Iterator[Running]:
     assert checksums(running.capture) == before
 
 
-@dataclass(frozen=True)
-class Said:
-    """What a command line did."""
-
-    code: int
-    out: str
-    err: str
-
-    def json(self) -> Any:
-        return json.loads(self.out)
-
-
 @pytest.fixture
-def gymtap(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfdbinary: pytest.CaptureFixture[bytes]
-) -> Callable[..., Said]:
+def gymtap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command_line: Callable[..., Any]) -> Callable[..., Any]:
     """`gymtap("replay", "3.0", …)` in this process, with an empty home; nobody is there to answer questions."""
     monkeypatch.setenv("GYMTAP_HOME", str(tmp_path / "home"))
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
-
-    def call(*arguments: str) -> Said:
-        code = execute(arguments)
-        out, err = capfdbinary.readouterr()
-        return Said(code, out.decode(), err.decode())
-
-    return call
+    return command_line
