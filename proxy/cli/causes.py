@@ -10,7 +10,7 @@ from gymtap.proxy.cli import screen
 from gymtap.proxy.cli.options import CaptureArgument, FilterOption, JsonOption
 
 if TYPE_CHECKING:
-    from gymtap.proxy.diagnose.capture import Cause
+    from gymtap.proxy.diagnose.causes import Cause
     from gymtap.schemas import Diagnosis
 
 _ROWS_NAMED = 5
@@ -45,7 +45,7 @@ def _causes(
     """
     from gymtap.proxy.cli.choose import open_capture
     from gymtap.proxy.core.filter import parse
-    from gymtap.proxy.diagnose.capture import causes
+    from gymtap.proxy.diagnose.causes import causes
     from gymtap.proxy.diagnose.listing import listed_rows
 
     passes = parse(wanted)

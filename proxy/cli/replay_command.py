@@ -15,7 +15,7 @@ from gymtap.proxy.cli.replay_view import Faces
 from gymtap.proxy.cli.screen import note
 from gymtap.proxy.core import filter as filters
 from gymtap.proxy.core.errors import UsageError
-from gymtap.proxy.diagnose.capture import causes
+from gymtap.proxy.diagnose.causes import causes
 from gymtap.proxy.diagnose.listing import listed_rows
 from gymtap.proxy.replay import edits
 from gymtap.proxy.replay.bundle import contents, row_of

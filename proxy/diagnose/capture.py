@@ -1,12 +1,10 @@
-"""Diagnoses rows of a capture: reads one row's exchanges and bodies into material, and groups failed rows by cause.
+"""Diagnoses a row of a capture: reads its exchanges and bodies into material, and finds a row to compare it with.
 
 Bodies are read only up to what rules look at, and only of the row in question, so that a capture of a hundred
-thousand exchanges answers as fast as a small one. Rows with the same failing bytes at the same boundary share
-one diagnosis while causes are counted.
+thousand exchanges answers as fast as a small one.
 """
 
-from collections.abc import Container, Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 
 from gymtap.proxy.core.errors import GymtapError
 from gymtap.proxy.diagnose.classify import diagnose
@@ -19,9 +17,7 @@ from gymtap.schemas import (
     Diagnosis,
     Exchange,
     Headers,
-    Layer,
     Row,
-    RowKey,
     RowState,
     ServerKind,
     State,
@@ -110,9 +106,6 @@ def _headers(headers: Headers) -> dict[str, str]:
     return found
 
 
-# --- one row, all causes ----------------------------------------------------------------------------------------
-
-
 def diagnose_row(capture: Capture, row: Row, *, now_ns: int) -> Diagnosis:
     """The diagnosis of one row."""
     found = diagnose(row_material(capture, row, now_ns=now_ns))
@@ -128,87 +121,3 @@ def sibling(capture: Capture, row: Row) -> Row | None:
         if other.key != key and other.state is RowState.DONE and key.task is not None
     ]
     return max(others, key=lambda other: other.reward or 0.0, default=None)
-
-
-@dataclass
-class Cause:
-    """Rows that failed for one cause. Times are UTC nanoseconds; `example` is the first such row's diagnosis."""
-
-    fingerprint: str
-    example: Diagnosis
-    first_ns: int
-    last_ns: int
-    rows: list[str] = field(default_factory=list)
-
-
-def causes(
-    capture: Capture, *, now_ns: int, every_row: bool = False, among: Container[RowKey] | None = None
-) -> list[Cause]:
-    """Rows that failed, or ended well and should not count, grouped by cause, the most frequent first.
-
-    Of rows that ended well, those are looked into that show it without their bodies: an exchange that failed, a
-    finding of an error, or no reward. `every_row` looks into all of them, which reads every body. `among` leaves out
-    all other rows.
-    """
-    found: dict[str, Cause] = {}
-    known: dict[object, Diagnosis] = {}
-    shapes, faulted = _shapes(capture), capture.error_findings()
-    for row in capture.rows():
-        if among is not None and row.key not in among:
-            continue
-        shape = _like(row, shapes, faulted, every_row=every_row)
-        if shape is None:
-            continue
-        if shape not in known:
-            known[shape] = diagnose(row_material(capture, row, now_ns=now_ns))
-        diagnosis = known[shape]
-        if diagnosis.layer is not Layer.NONE and (row.state is not RowState.DONE or diagnosis.rule is not None):
-            _count(found, row, diagnosis)
-    return sorted(found.values(), key=lambda cause: (-len(cause.rows), cause.first_ns))
-
-
-def _like(
-    row: Row, shapes: Mapping[RowKey, object], faulted: Mapping[RowKey, int], *, every_row: bool
-) -> object | None:
-    """What rows of one cause have in common, so that one of them is diagnosed; None for a row that is left out."""
-    if row.state is RowState.FAILED:
-        return shapes.get(row.key, row.key)
-    if every_row:
-        return row.key
-    if row.state is not RowState.DONE:
-        return None
-    if row.key in faulted:
-        return row.key
-    if row.key in shapes or row.reward is None:  # a retry that succeeded is one more exchange than one that did not
-        return row.state, row.reward, row.exchanges, shapes.get(row.key)
-    return None
-
-
-def _shapes(capture: Capture) -> dict[RowKey, object]:
-    """Of every row with failing exchanges, what failed: boundary, call, status and body of each.
-
-    Rows that failed alike byte for byte have one cause, so only the first of them is diagnosed.
-    """
-    shapes: dict[RowKey, list[object]] = {}
-    for exchange in capture.exchanges(failed=True, attributed=True):
-        if exchange.attribution.row is not None:
-            shapes.setdefault(exchange.attribution.row, []).append(_shape(exchange))
-    return {key: tuple(shape) for key, shape in shapes.items()}
-
-
-def _shape(exchange: Exchange) -> object:
-    response = exchange.response
-    if response is None:
-        return exchange.boundary, exchange.call, exchange.error.kind if exchange.error else None
-    return exchange.boundary, exchange.call, response.status, response.body.digest if response.body else None
-
-
-def _count(found: dict[str, Cause], row: Row, diagnosis: Diagnosis) -> None:
-    fingerprint = diagnosis.fingerprint or str(diagnosis.layer)
-    cause = found.get(fingerprint)
-    if cause is None:
-        example = diagnosis.model_copy(update={"row": row.key.label})
-        cause = found[fingerprint] = Cause(fingerprint, example, row.started_ns, row.started_ns)
-    cause.rows.append(row.key.label)
-    cause.first_ns = min(cause.first_ns, row.started_ns)
-    cause.last_ns = max(cause.last_ns, row.started_ns)

@@ -6,7 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from gymtap.proxy.core.in_flight import alarms
-from gymtap.proxy.diagnose.capture import Cause, causes, material_of, row_material
+from gymtap.proxy.diagnose.capture import material_of, row_material
+from gymtap.proxy.diagnose.causes import Cause, causes
 from gymtap.proxy.diagnose.evidence import Material, Seen
 from gymtap.proxy.doctor.config_files import Flaw, read_configs
 from gymtap.proxy.doctor.logs import Logs, read_logs

@@ -13,7 +13,8 @@ from typing import Any
 
 from gymtap.proxy.core.errors import CaptureError, UsageError
 from gymtap.proxy.core.filter import parse
-from gymtap.proxy.diagnose.capture import causes, diagnose_row
+from gymtap.proxy.diagnose.capture import diagnose_row
+from gymtap.proxy.diagnose.causes import causes
 from gymtap.proxy.diagnose.listing import listed_rows
 from gymtap.proxy.store import Capture, captures, is_capture
 from gymtap.schemas import Body, Call, CaptureInfo, Exchange, RowKey, RowState, ServerKind

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gymtap.proxy.diagnose.capture import causes, diagnose_row, row_material, sibling
+from gymtap.proxy.diagnose.capture import diagnose_row, row_material, sibling
+from gymtap.proxy.diagnose.causes import causes
 from gymtap.proxy.diagnose.siblings import first_difference
 from gymtap.proxy.store import Capture, CaptureWriter
 from gymtap.schemas import Call, Layer, RowKey, RowState
