@@ -25,7 +25,7 @@ class Answers(Addon):
     def __init__(self, setup: Setup) -> None:
         self._sink = setup.sink
         self._open: set[str] = set()  # model servers' exchanges under way
-        self._waiting: OrderedDict[str, list[tuple[str, bytes]]] = OrderedDict()  # odd answers, by who asked
+        self._waiting: OrderedDict[str, list[tuple[str, bytes]]] = OrderedDict()  # answers, by who asked
 
     def requested(self, flow: Flow) -> None:
         """Remember which model server's exchange is under way."""
@@ -41,11 +41,10 @@ class Answers(Addon):
             return
         if flow.status is None or not 200 <= flow.status < 300 or flow.error is not None or flow.response_body is None:
             return
-        found = check_answer(flow.response_body, parsed=flow.response_json)
-        if found and flow.call is Call.PROVIDER and flow.parent in self._open:
+        if flow.call is Call.PROVIDER and flow.parent in self._open:
             self._wait(flow.parent, flow.id, flow.response_body)
         else:
-            self._say(flow.id, found)
+            self._say(flow.id, check_answer(flow.response_body, parsed=flow.response_json))
 
     def stopped(self) -> None:
         """Nothing became of what still waits."""

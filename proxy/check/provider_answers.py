@@ -10,6 +10,7 @@ from typing import Any
 
 import orjson
 
+from gymtap.proxy.check.answer_models import refused_by_gym
 from gymtap.proxy.core.contracts.finding import finding
 from gymtap.proxy.core.event_stream import is_event_stream
 from gymtap.proxy.core.pointer import Path
@@ -35,16 +36,53 @@ def check_answer(body: bytes, *, parsed: Any = None, became: int | None = None) 
     """Findings about the body of a 2xx answer, in either dialect; none means that Gym can parse it.
 
     `parsed` is the body as JSON, where the caller has it; None says nothing.
-    `became` is the status that Gym's model server answered with, where it is known: a warning about something
-    that only some versions choke on is an error once it was followed by a 500.
+    `became` is the status that Gym's model server answered with, where it is known. After a 500 all that Gym's own
+    models refuse, and other clients do not look at, is an error; where they refuse nothing, what only some versions
+    choke on is.
     """
     found = list(_of_object(parsed) if isinstance(parsed, dict) else _findings(body))
-    if became is not None and became >= 500:
-        return [
-            problem.model_copy(update={"severity": Severity.ERROR}) if problem.severity is Severity.WARNING else problem
-            for problem in found
-        ]
-    return found
+    if became is None or became < 500:
+        return found
+    refused = list(_refused(body, parsed))
+    told = [_as_error(one) if not refused or _is_told(one, refused) else one for one in found]
+    return told + [one for one in refused if not _is_told(one, found)]
+
+
+def _as_error(found: Finding) -> Finding:
+    return found.model_copy(update={"severity": Severity.ERROR})
+
+
+def _refused(body: bytes, parsed: Any) -> Iterator[Finding]:
+    """What Gym 0.7's models and its vllm_model refuse, and other clients take."""
+    if is_event_stream(body):
+        yield _error("answer.stream", "a stream, which no model server of Gym asks for", (), expected="one JSON object")
+        return
+    try:
+        value = orjson.loads(body) if parsed is None else parsed
+    except orjson.JSONDecodeError:
+        return
+    if not isinstance(value, dict) or _is_error(value):
+        return
+    refused = list(refused_by_gym(value, responses=_is_response(value)))
+    yield from refused
+    if not refused and (path := _thought(value)):
+        message = "reasoning apart from content, which a vllm_model with uses_reasoning_parser: false refuses"
+        fix = "Set uses_reasoning_parser: true, or start vLLM without --reasoning-parser."
+        yield _error("answer.reasoning", message, path, fix=fix)
+
+
+def _thought(value: Mapping[str, Any]) -> Path:
+    choices = value.get("choices")
+    choice = choices[0] if isinstance(choices, list) and choices else None
+    message = choice.get("message") if isinstance(choice, dict) else None
+    if not isinstance(message, dict):
+        return ()
+    key = next((key for key in ("reasoning_content", "reasoning") if message.get(key)), None)
+    return ("choices", 0, "message", key) if key else ()
+
+
+def _is_response(value: Mapping[str, Any]) -> bool:
+    return "output" in value or value.get("object") == "response"
 
 
 def _findings(body: bytes) -> Iterator[Finding]:
@@ -70,10 +108,17 @@ def _of_object(value: dict[str, Any]) -> Iterator[Finding]:
         message = "an error inside of a 200: " + _error_text(value["error"])
         fix = "Make the gateway pass the error's status on; the KeyError that follows is a consequence."
         yield _error("answer.error_in_200", message, ("error",), found=value["error"], fix=fix)
-    elif "output" in value or value.get("object") == "response":
+    elif _is_response(value):
         yield from _responses(value)
     else:
         yield from _chat(value)
+
+
+def _is_told(found: Finding, others: list[Finding]) -> bool:
+    """Whether another finding is about the same place, what it is in, or what is in it."""
+    place = (found.pointer or "") + "/"
+    places = [(one.pointer or "") + "/" for one in others]
+    return any(place.startswith(other) or other.startswith(place) for other in places)
 
 
 def _error(rule: str, message: str, path: Path, **more: Any) -> Finding:
@@ -232,6 +277,9 @@ def _item(item: Any, at: Path) -> Iterator[Finding]:
         text = f"older Gyms read message, function_call and reasoning only, not {kind}"
         fix = "Upgrade Gym, or turn the model's hosted tools off."
         yield _warning("answer.item_type", text, (*at, "type"), found=kind, fix=fix)
+    elif kind == "message" and isinstance(item.get("content"), str):
+        text = "a message's content is text: Gym 0.7 takes it for a message of the input, older ones refuse it"
+        yield _warning("answer.content", text, (*at, "content"), found=item["content"], expected="a list of parts")
     elif kind == "message" and not isinstance(item.get("content"), list):
         text = "a message's content is not a list"
         yield _error("answer.content", text, (*at, "content"), found=item.get("content"), expected="a list of parts")

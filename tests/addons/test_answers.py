@@ -12,7 +12,16 @@ from gymtap.proxy.core.flow import Flow
 from gymtap.schemas import Call, Finding, Server, ServerKind, Severity
 
 GOOD = {"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}
-ODD = {"choices": [{"message": {"content": None}, "finish_reason": "stop"}], "usage": {"completion_tokens": 9}}
+ENVELOPE = {"id": "c", "object": "chat.completion", "created": 1, "model": "m"}
+USAGE = {"prompt_tokens": 1, "completion_tokens": 9, "total_tokens": 10}
+
+
+def completion(message: dict[str, Any], finish: str = "stop") -> dict[str, Any]:
+    said = {"role": "assistant", **message}
+    return {**ENVELOPE, "choices": [{"index": 0, "message": said, "finish_reason": finish}], "usage": USAGE}
+
+
+ODD = completion({"content": None})
 
 
 @dataclass
@@ -70,6 +79,18 @@ def test_a_doubt_waits_for_what_became_of_it(answers: Answers, notes: Notes, bec
     assert notes.findings == []
     end(answers, asked, '"KeyError"', became) if became >= 400 else end(answers, asked, {"output": []}, became)
     assert [(one.exchange, one.severity) for one in notes.findings] == [("a2", severity)]
+
+
+@pytest.mark.parametrize(("became", "said"), [(200, []), (500, ["/choices/0/finish_reason"])])
+def test_what_only_gyms_model_refuses_is_said_once_it_became_a_500(
+    answers: Answers, notes: Notes, became: int, said: list[str]
+) -> None:
+    """Other clients take any finish reason, and a judge's need not be Gym's."""
+    asked = flow("a1", Call.MODEL, "/v1/responses")
+    answers.requested(asked)
+    end(answers, flow("a2", Call.PROVIDER, parent="a1"), completion({"content": "hi"}, finish="eos"))
+    end(answers, asked, "1 validation error", became) if became >= 400 else end(answers, asked, {"output": []}, became)
+    assert [one.pointer for one in notes.findings] == said
 
 
 def test_what_still_waits_is_said_when_the_tap_stops(answers: Answers, notes: Notes) -> None:
