@@ -26,8 +26,7 @@ class Redact(Addon):
             return
         body, replaced = self._redactor.body(flow.request_body)
         if replaced:
-            flow.request_body, flow.request_redacted = body, flow.request_redacted + replaced
-            flow.__dict__.pop("request_json", None)
+            flow.clean_request(body, replaced)
 
     def ended(self, flow: Flow) -> None:
         """The response; of an exchange that ended early, what there is of the request's body."""
@@ -42,5 +41,4 @@ class Redact(Addon):
             return
         body, replaced = self._redactor.body(flow.response_body)
         if replaced:
-            flow.response_body, flow.response_redacted = body, flow.response_redacted + replaced
-            flow.__dict__.pop("response_json", None)
+            flow.clean_response(body, replaced)

@@ -77,6 +77,16 @@ class Flow:
         """The response body as JSON; None when it is not. Read it only once the response is whole."""
         return _json(self.response_body)
 
+    def clean_request(self, body: bytes, redacted: int) -> None:
+        """Put a body with so many replacements in the request's place, and forget what was parsed of the old one."""
+        self.request_body, self.request_redacted = body, self.request_redacted + redacted
+        self.__dict__.pop("request_json", None)
+
+    def clean_response(self, body: bytes, redacted: int) -> None:
+        """The same for the response."""
+        self.response_body, self.response_redacted = body, self.response_redacted + redacted
+        self.__dict__.pop("response_json", None)
+
     def drop_json(self) -> None:
         """Forget what was parsed: it takes many times the room of the bytes, from which it can be read again."""
         self.__dict__.pop("request_json", None)
