@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import ClassVar
 
+from textual import events
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -10,6 +11,20 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
 from gymtap.proxy.core.errors import GymtapError
+
+
+class Line(Input):
+    """One line that is edited as one types, however fast.
+
+    textual acts upon a key that is bound only when the letters after it have been taken: `^u` took them away again.
+    """
+
+    async def on_key(self, event: events.Key) -> None:
+        """Act at once."""
+        for binding in self._bindings.key_to_bindings.get(event.key, ()):
+            event.stop()
+            event.prevent_default()
+            await self.run_action(binding.action)
 
 
 class Prompt(ModalScreen[str | None]):
@@ -32,7 +47,7 @@ class Prompt(ModalScreen[str | None]):
         """The label, what is wrong, the line."""
         with Vertical():
             yield Static(self._label, id="label", markup=False)
-            yield Input(self._value, id="text", select_on_focus=False, compact=True)
+            yield Line(self._value, id="text", select_on_focus=False, compact=True)
 
     def on_input_changed(self, event: Input.Changed) -> None:
         """Say at once what is wrong."""

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.text import Text
+from textual import events
 from textual.app import App, ComposeResult
 
 from gymtap.proxy.core.pointer import escaped
@@ -16,6 +17,7 @@ from gymtap.proxy.tui.byte_lines import RawLines, find_bytes, line_starts
 from gymtap.proxy.tui.content import IN_MEMORY_BYTES, NOT_JSON, content
 from gymtap.proxy.tui.json_tree import JsonTree
 from gymtap.proxy.tui.lines import Lines, TextLines
+from gymtap.proxy.tui.prompt import Prompt
 from gymtap.proxy.tui.strip import columns, drawn
 from gymtap.proxy.tui.waterfall import branch_line, branches, span
 from gymtap.proxy.views.call_tree import call_tree
@@ -252,3 +254,15 @@ async def test_text_may_change_while_there_is_no_room_for_it() -> None:
         await pilot.pause()
         assert [lines.target(index) for index in range(lines.count())] == ["another"]
         assert lines.cursor == 0
+
+
+async def test_keys_act_in_the_order_in_which_they_are_typed() -> None:
+    """However fast, as from a macro or a terminal multiplexer."""
+    async with App[None]().run_test() as pilot:
+        entered: list[str | None] = []
+        await pilot.app.push_screen(Prompt("what", "before"), entered.append)
+        await pilot.pause()
+        for key in ("ctrl+u", *"afteb", "backspace", "r", "home", "x", "enter"):
+            pilot.app.post_message(events.Key(key, key if len(key) == 1 else None))
+        await pilot.pause()
+        assert entered == ["xafter"]
