@@ -71,6 +71,8 @@ async def stand(standing: Standing, say: Say) -> int:
 
 
 async def _check(standing: Standing) -> None:
+    if not (standing.mappings or standing.gym or standing.takeover or standing.mitm):
+        raise UsageError("nothing to stand in front of", "give --map, --gym, --takeover or --engine mitm")
     check_circles([*(Route(each.name, each.listen, each.upstream) for each in standing.mappings), *_routes(standing)])
     names = [mapping.name for mapping in standing.mappings]
     for mapping in standing.mappings:
