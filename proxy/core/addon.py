@@ -4,7 +4,7 @@ Addons run on the recorder's thread, never on the event loop, so they cannot del
 raises is skipped for that flow and counted as a gap.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from gymtap.proxy.core.flow import Flow
@@ -31,6 +31,42 @@ class Sink(Protocol):
 
     def contract(self, server: str, document: bytes | None, problem: str = "") -> None:
         """Keep a server's OpenAPI document; None where there is none, for the reason `problem`."""
+
+
+@dataclass
+class Heard:
+    """A sink that remembers what it was told, each kind in order: for the tests of an addon, ours and others'."""
+
+    attributed: list[tuple[str, Attribution, str | None, int]] = field(default_factory=list)
+    classified: list[tuple[str, Call]] = field(default_factory=list)
+    identified: list[tuple[str, ServerKind]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    gaps: list[Gap] = field(default_factory=list)
+    contracts: list[tuple[str, bytes | None, str]] = field(default_factory=list)
+
+    def attribute(self, exchange: str, attribution: Attribution, parent: str | None, attempt: int) -> None:
+        """Remember it."""
+        self.attributed.append((exchange, attribution, parent, attempt))
+
+    def classify(self, exchange: str, call: Call) -> None:
+        """Remember it."""
+        self.classified.append((exchange, call))
+
+    def identify(self, server: str, kind: ServerKind) -> None:
+        """Remember it."""
+        self.identified.append((server, kind))
+
+    def finding(self, finding: Finding) -> None:
+        """Remember it."""
+        self.findings.append(finding)
+
+    def gap(self, gap: Gap) -> None:
+        """Remember it."""
+        self.gaps.append(gap)
+
+    def contract(self, server: str, document: bytes | None, problem: str = "") -> None:
+        """Remember it."""
+        self.contracts.append((server, document, problem))
 
 
 @dataclass(frozen=True)

@@ -15,11 +15,11 @@ from aiohttp.test_utils import TestServer
 
 from gymtap.addons import contracts as addon
 from gymtap.addons.contracts import Contracts, fetch_document
-from gymtap.proxy.core.addon import Setup
+from gymtap.proxy.core.addon import Heard, Setup
 from gymtap.proxy.core.flow import Flow
 from gymtap.proxy.store import Capture
 from gymtap.proxy.tap import Tap, TapSettings
-from gymtap.schemas import Attribution, Call, Finding, RowKey, Server, ServerKind, Severity
+from gymtap.schemas import Attribution, Call, RowKey, Server, ServerKind, Severity
 
 OPENAPI = Path(__file__).parents[1] / "data" / "openapi"
 CHAOS = (OPENAPI / "chaos.json").read_bytes()
@@ -28,18 +28,8 @@ ROW = {"responses_create_params": {"input": "hi"}, "expected_answer": "A", "opti
 TOOL = {"type": "function", "name": "get_weather", "strict": True, "parameters": {"type": "object", "properties": {}}}
 
 
-@dataclass
-class Notes:
-    """A sink that keeps findings and contracts; it is asked for nothing else."""
-
-    findings: list[Finding] = field(default_factory=list)
-    contracts: list[tuple[str, bytes | None, str]] = field(default_factory=list)
-
-    def finding(self, finding: Finding) -> None:
-        self.findings.append(finding)
-
-    def contract(self, server: str, document: bytes | None, problem: str = "") -> None:
-        self.contracts.append((server, document, problem))
+class Notes(Heard):
+    """A sink, and in short what findings it was told."""
 
     @property
     def said(self) -> list[tuple[str | None, str, str | None]]:
@@ -103,7 +93,7 @@ class Desk:
 @pytest.fixture
 def desk() -> Any:
     notes, library = Notes(), Library(chaos=CHAOS, agent=AGENT)
-    contracts = Contracts(Setup(notes), library.fetch)  # type: ignore[arg-type]
+    contracts = Contracts(Setup(notes), library.fetch)
     yield Desk(notes, library, contracts)
     library.gate.set()
     contracts.stopped()

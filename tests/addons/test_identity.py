@@ -1,44 +1,19 @@
 """The identity addon: what it sets on flows, and what it tells the sink of exchanges before."""
 
 import base64
-from dataclasses import dataclass, field
 
 from gymtap.addons.identity import Identity
-from gymtap.proxy.core.addon import Setup
+from gymtap.proxy.core.addon import Heard, Setup
 from gymtap.proxy.core.flow import Flow
-from gymtap.schemas import Attribution, Call, Confidence, Finding, Gap, Method, RowKey, Server, ServerKind
+from gymtap.schemas import Attribution, Call, Confidence, Method, RowKey, Server, ServerKind
 
 RUN = b'{"_ng_task_index":%d,"_ng_rollout_index":0,"responses_create_params":{"input":"sf?"}}'
 ASK = b'{"input":"sf?"}'
 
 
-@dataclass
-class Notes:
-    """A sink that writes all down, in order."""
-
-    attributed: list[tuple[str, Attribution, str | None, int]] = field(default_factory=list)
-    classified: list[tuple[str, Call]] = field(default_factory=list)
-    identified: list[tuple[str, ServerKind]] = field(default_factory=list)
-
-    def attribute(self, exchange: str, attribution: Attribution, parent: str | None, attempt: int) -> None:
-        self.attributed.append((exchange, attribution, parent, attempt))
-
-    def classify(self, exchange: str, call: Call) -> None:
-        self.classified.append((exchange, call))
-
-    def identify(self, server: str, kind: ServerKind) -> None:
-        self.identified.append((server, kind))
-
-    def finding(self, finding: Finding) -> None:
-        raise AssertionError(finding)
-
-    def gap(self, gap: Gap) -> None:
-        raise AssertionError(gap)
-
-
-def make() -> tuple[Identity, Notes]:
-    notes = Notes()
-    return Identity(Setup(sink=notes)), notes
+def make() -> tuple[Identity, Heard]:
+    heard = Heard()
+    return Identity(Setup(heard)), heard
 
 
 def flow(
@@ -79,7 +54,7 @@ def test_flow_is_told_before_it_ends() -> None:
         evidence="its body states the row",
     )
     assert (run.parent, seed.parent, seed.attempt) == (None, "a1", 0)
-    assert notes == Notes()
+    assert notes == Heard()
 
 
 def test_later_evidence_revises_earlier_exchanges() -> None:

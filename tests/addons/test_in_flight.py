@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 import pytest
 
 from gymtap.addons.in_flight import InFlight
-from gymtap.proxy.core.addon import Setup
+from gymtap.proxy.core.addon import Heard, Setup
 from gymtap.proxy.core.flow import Flow
 from gymtap.proxy.core.in_flight import AlarmKind, alarms, waits
 from gymtap.proxy.store import Capture
 from gymtap.proxy.tap import Tap, TapSettings
-from gymtap.schemas import Call, Finding, Server, ServerKind, TransportError, TransportErrorKind
+from gymtap.schemas import Call, Server, ServerKind, TransportError, TransportErrorKind
 
 type Handler = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 ROW = json.dumps({"_ng_task_index": 3, "_ng_rollout_index": 1, "responses_create_params": {"input": "Oslo?"}}).encode()
@@ -144,16 +144,6 @@ async def inflight(capture: Path, *options: str) -> dict[str, object]:
     return document
 
 
-class Kept:
-    """A sink that keeps findings."""
-
-    def __init__(self) -> None:
-        self.findings: list[Finding] = []
-
-    def finding(self, finding: Finding) -> None:
-        self.findings.append(finding)
-
-
 def lost(number: int, at_s: float) -> Flow:
     """A call that nobody answered; each has a body of its own, so no two are tries of one call."""
     server = Server(name="upstream", kind=ServerKind.PROVIDER, listen="http://127.0.0.1:1", upstream="http://h:2")
@@ -165,10 +155,10 @@ def lost(number: int, at_s: float) -> Flow:
 
 def test_a_dead_upstream_is_told_once_and_again_at_tenfold() -> None:
     """Eight calls over two seconds; what comes after is in that finding already."""
-    sink = Kept()
-    addon = InFlight(Setup(sink))  # type: ignore[arg-type]  # only findings are said
+    heard = Heard()
+    addon = InFlight(Setup(heard))
     for number in range(79):
         addon.ended(lost(number, number * 0.5))
-    assert [(finding.rule, finding.exchange) for finding in sink.findings] == [("flight.dead_upstream", "a7")]
+    assert [(finding.rule, finding.exchange) for finding in heard.findings] == [("flight.dead_upstream", "a7")]
     addon.ended(lost(79, 40.0))
-    assert "80 calls" in sink.findings[-1].message
+    assert "80 calls" in heard.findings[-1].message

@@ -3,30 +3,11 @@
 import json
 
 from gymtap.addons.redact import Redact
-from gymtap.proxy.core.addon import Setup
+from gymtap.proxy.core.addon import Heard, Setup
 from gymtap.proxy.core.flow import Flow
-from gymtap.schemas import Attribution, Call, Finding, Gap, Server, ServerKind, TransportError, TransportErrorKind
+from gymtap.schemas import Server, TransportError, TransportErrorKind
 
 SECRET = "Zq9vX7Lm2Tr5Wb8Kc4"
-
-
-class Silence:
-    """A sink for an addon that has nothing to say."""
-
-    def attribute(self, exchange: str, attribution: Attribution, parent: str | None, attempt: int) -> None:
-        raise AssertionError
-
-    def classify(self, exchange: str, call: Call) -> None:
-        raise AssertionError
-
-    def identify(self, server: str, kind: ServerKind) -> None:
-        raise AssertionError
-
-    def finding(self, finding: Finding) -> None:
-        raise AssertionError
-
-    def gap(self, gap: Gap) -> None:
-        raise AssertionError
 
 
 def flow() -> Flow:
@@ -41,7 +22,7 @@ def flow() -> Flow:
 
 
 def test_each_hook_cleans_what_it_brings() -> None:
-    redact = Redact(Setup(Silence()))
+    redact = Redact(Setup(Heard()))
     one = flow()
     redact.opened(one)
     assert (one.target, one.request_headers) == (
@@ -63,7 +44,7 @@ def test_each_hook_cleans_what_it_brings() -> None:
 
 
 def test_a_request_that_was_never_whole_is_cleaned_at_the_end() -> None:
-    redact = Redact(Setup(Silence()))
+    redact = Redact(Setup(Heard()))
     one = flow()
     one.request_body = b'{"api_key": "' + SECRET.encode()
     redact.ended(one)
@@ -71,7 +52,7 @@ def test_a_request_that_was_never_whole_is_cleaned_at_the_end() -> None:
 
 
 def test_a_clean_body_stays_the_same_object_and_parsed_once() -> None:
-    redact = Redact(Setup(Silence()))
+    redact = Redact(Setup(Heard()))
     one = flow()
     one.request_body = body = b'{"n": 1}'
     parsed = one.request_json

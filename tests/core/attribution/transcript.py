@@ -14,15 +14,13 @@ from typing import Any
 import yaml
 
 from gymtap.addons.identity import Identity
-from gymtap.proxy.core.addon import Setup
+from gymtap.proxy.core.addon import Heard, Setup
 from gymtap.proxy.core.flow import Flow
 from gymtap.schemas import (
     ROWLESS_CALLS,
     Attribution,
     Call,
     Confidence,
-    Finding,
-    Gap,
     Server,
     ServerKind,
     TransportError,
@@ -51,10 +49,11 @@ class Told:
     attempt: int = 0
 
 
-class Book:
+class Book(Heard):
     """A sink that keeps the latest word on every exchange."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.told: dict[str, Told] = defaultdict(Told)
         self.kinds: dict[str, ServerKind] = {}
         self.said: list[tuple[str, Told]] = []
@@ -70,14 +69,10 @@ class Book:
     def identify(self, server: str, kind: ServerKind) -> None:
         self.kinds[server] = kind
 
-    def finding(self, finding: Finding) -> None:
-        raise AssertionError(finding)
-
-    def gap(self, gap: Gap) -> None:
-        raise AssertionError(gap)
-
     def read(self, flow: Flow) -> None:
         """Take what the addon set on the flow itself."""
+        assert not self.findings
+        assert not self.gaps
         self.told[flow.id] = Told(flow.call, flow.attribution, flow.parent, flow.attempt)
         self.said.append((flow.id, self.told[flow.id]))
 
