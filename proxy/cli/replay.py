@@ -7,6 +7,63 @@ import typer
 
 from gymtap.proxy.cli.options import CaptureOption, FilterOption, JsonOption, Misses
 
+# What is sent again.
+
+What = Annotated[
+    str | None,
+    typer.Argument(metavar="ROW|EXCHANGE|BUNDLE", help="A row (12.3), an exchange (a42), or a bundle's file."),
+]
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="HOP",
+        help="Where to begin: run, seed, verify, model[:K], tool[:K], provider[:K], …, or an exchange's id.",
+    ),
+]
+Times = Annotated[int, typer.Option("-n", min=1, help="How often.")]
+Failed = Annotated[bool, typer.Option("--failed", help="Every row that failed.")]
+Cause = Annotated[str | None, typer.Option(metavar="FINGERPRINT", help="Every row with this cause.")]
+Rows = Annotated[Path | None, typer.Option(metavar="FILE", help="The rows of a file, one a line.")]
+Concurrency = Annotated[int, typer.Option(min=1, help="How many rows at once.")]
+
+# Where it goes.
+
+To = Annotated[list[str] | None, typer.Option(metavar="NAME=URL", help="Where a server is.")]
+GymHead = Annotated[str | None, typer.Option(metavar="HEAD_URL", help="Replay against the Gym of this head.")]
+Endpoint = Annotated[str | None, typer.Option(metavar="URL", help="The provider's base URL.")]
+ApiKeyEnv = Annotated[str | None, typer.Option(metavar="NAME", help="The variable that holds the key.")]
+
+# With which changes.
+
+Model = Annotated[str | None, typer.Option(metavar="NAME", help="Ask this model.")]
+Assignments = Annotated[
+    list[str] | None, typer.Option("--set", metavar="POINTER=VALUE", help="Change a place in the body.")
+]
+Patch = Annotated[Path | None, typer.Option(metavar="FILE", help="Apply a JSON patch (RFC 6902).")]
+Edit = Annotated[bool, typer.Option("--edit", help="Change the body in $EDITOR.")]
+Tools = Annotated[
+    bool | None,
+    typer.Option("--tools/--no-tools", help="Repeat the session's tool calls; by default where it may keep state."),
+]
+
+# Who answers from the capture.
+
+StubKinds = Annotated[
+    str | None, typer.Option(metavar="KINDS", help="Answer for these from the capture: provider, judge, …")
+]
+StubLoose = Annotated[bool, typer.Option("--stub-loose", help="Accept requests that differ.")]
+StubMiss = Annotated[Misses, typer.Option(help="What happens to a request that was not recorded.")]
+StubListen = Annotated[
+    str | None, typer.Option(metavar="HOST:PORT", help="Where the stub listens, if not where the provider was.")
+]
+
+# What is made of it.
+
+Ignore = Annotated[list[str] | None, typer.Option(metavar="KEY", help="Ignore this key when comparing.")]
+Into = Annotated[Path | None, typer.Option(metavar="DIR", help="Where to keep what was sent and answered.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")]
+
 
 def register(app: typer.Typer) -> None:
     """Add the command."""
@@ -14,50 +71,31 @@ def register(app: typer.Typer) -> None:
 
 
 def _replay(
-    what: Annotated[
-        str | None,
-        typer.Argument(metavar="ROW|EXCHANGE|BUNDLE", help="A row (12.3), an exchange (a42), or a bundle's file."),
-    ] = None,
+    what: What = None,
     *,
-    start: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="HOP",
-            help="Where to begin: run, seed, verify, model[:K], tool[:K], provider[:K], …, or an exchange's id.",
-        ),
-    ] = None,
-    times: Annotated[int, typer.Option("-n", min=1, help="How often.")] = 1,
-    failed: Annotated[bool, typer.Option("--failed", help="Every row that failed.")] = False,
-    cause: Annotated[str | None, typer.Option(metavar="FINGERPRINT", help="Every row with this cause.")] = None,
+    start: From = None,
+    times: Times = 1,
+    failed: Failed = False,
+    cause: Cause = None,
     wanted: FilterOption = "",
-    rows: Annotated[Path | None, typer.Option(metavar="FILE", help="The rows of a file, one a line.")] = None,
-    concurrency: Annotated[int, typer.Option(min=1, help="How many rows at once.")] = 4,
-    to: Annotated[list[str] | None, typer.Option(metavar="NAME=URL", help="Where a server is.")] = None,
-    gym: Annotated[str | None, typer.Option(metavar="HEAD_URL", help="Replay against the Gym of this head.")] = None,
-    endpoint: Annotated[str | None, typer.Option(metavar="URL", help="The provider's base URL.")] = None,
-    api_key_env: Annotated[str | None, typer.Option(metavar="NAME", help="The variable that holds the key.")] = None,
-    model: Annotated[str | None, typer.Option(metavar="NAME", help="Ask this model.")] = None,
-    assignments: Annotated[
-        list[str] | None, typer.Option("--set", metavar="POINTER=VALUE", help="Change a place in the body.")
-    ] = None,
-    patch: Annotated[Path | None, typer.Option(metavar="FILE", help="Apply a JSON patch (RFC 6902).")] = None,
-    edit: Annotated[bool, typer.Option("--edit", help="Change the body in $EDITOR.")] = False,
-    tools: Annotated[
-        bool | None,
-        typer.Option("--tools/--no-tools", help="Repeat the session's tool calls; by default where it may keep state."),
-    ] = None,
-    stub: Annotated[
-        str | None, typer.Option(metavar="KINDS", help="Answer for these from the capture: provider, judge, …")
-    ] = None,
-    stub_loose: Annotated[bool, typer.Option("--stub-loose", help="Accept requests that differ.")] = False,
-    stub_miss: Annotated[Misses, typer.Option(help="What happens to a request that was not recorded.")] = Misses.FAIL,
-    stub_listen: Annotated[
-        str | None, typer.Option(metavar="HOST:PORT", help="Where the stub listens, if not where the provider was.")
-    ] = None,
-    ignore: Annotated[list[str] | None, typer.Option(metavar="KEY", help="Ignore this key when comparing.")] = None,
-    into: Annotated[Path | None, typer.Option(metavar="DIR", help="Where to keep what was sent and answered.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+    rows: Rows = None,
+    concurrency: Concurrency = 4,
+    to: To = None,
+    gym: GymHead = None,
+    endpoint: Endpoint = None,
+    api_key_env: ApiKeyEnv = None,
+    model: Model = None,
+    assignments: Assignments = None,
+    patch: Patch = None,
+    edit: Edit = False,
+    tools: Tools = None,
+    stub: StubKinds = None,
+    stub_loose: StubLoose = False,
+    stub_miss: StubMiss = Misses.FAIL,
+    stub_listen: StubListen = None,
+    ignore: Ignore = None,
+    into: Into = None,
+    yes: Yes = False,
     capture: CaptureOption = None,
     as_json: JsonOption = False,
 ) -> None:

@@ -46,6 +46,8 @@ class Asked:
 def run(asked: Asked) -> int:
     """Replay; the exit status: 1 when a person said no, or a request was not in the recording. Raises GymtapError."""
     bundle = Path(asked.what) if asked.what is not None and Path(asked.what).is_file() else None
+    if bundle is not None and asked.capture is not None:
+        raise UsageError(f"{bundle} is a capture of its own", "leave --capture out, or name a row of it")
     capture = open_capture(str(bundle) if bundle else asked.capture)
     wanted = _order(asked, capture, bundle)
     faces = Faces(wanted, yes=asked.yes, quiet=asked.as_json)

@@ -301,6 +301,7 @@ def test_an_editor_changes_the_body_and_a_broken_body_is_not_sent(gym, gymtap, m
         ["0.0", "--endpoint", "http://127.0.0.1:1/v1"],
         ["0.0", "--rows", "/dev/null"],
         ["--rows", "/dev/null"],
+        [__file__],
         ["a1", "--from", "verify"],
         ["--failed", "--edit"],
         ["eleven"],
