@@ -201,7 +201,7 @@ def _at_fault(view: View, best: _Hit) -> Seen | None:
     """The hop at fault: the exchange that the sight is on, or the failing one at the end of its branch."""
     exchange = best.sight.exchange
     if exchange is None:
-        return _fatal(view) if best.sight.source in {"log", "result"} else None
+        return None if best.sight.source == "file" else _fatal(view)
     while below := [child for child in view.tree.children[exchange.id] if child.failed]:
         exchange = below[0]
     return exchange

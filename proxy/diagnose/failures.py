@@ -424,6 +424,8 @@ _STOPPING = re.compile(r"\bshutting down\b|application shutdown", re.IGNORECASE)
 _CUT_OFF = re.compile(
     r"CancelledError|KeyboardInterrupt|refused|disconnected|reset by peer|cannot connect|Connect call failed|closed"
 )
+_GONE = re.compile(r"CancelledError|\b499 CLIENT DISCONNECTED|^\W*Request was cancelled", re.IGNORECASE)
+"""What a run that ends with its first lost row does to the rows in flight."""
 _LOST = re.compile(r"/run failed|rollout dropped|upstream_request_failed|dispatched rollouts", re.IGNORECASE)
 _ALL_READY = re.compile(r"\ball\b[^\n]{0,20}\bservers? (?:are )?ready", re.IGNORECASE)
 _POLLED = re.compile(r"\bpoll|waiting for|not ready|try again|retry|refused|cannot connect", re.IGNORECASE)
@@ -456,12 +458,14 @@ def failing_log_blocks(log: tuple[str, ...]) -> Iterator[Failure]:
     seen: set[str] = set()
     done = _ended_well(log)
     stopped = _stopped_well(log, done)
+    lost = next((number for number, line in enumerate(log) if _LOST.search(line)), len(log))
     ready = max((number for number, line in enumerate(log) if _ALL_READY.search(line)), default=-1)
     for block in _log_blocks(log):
         retried = block.order < done and _RETRY.search(block.said)
         after = block.order > stopped and _CUT_OFF.search(block.said)
+        gone = block.order > lost and _GONE.search(block.said)
         polled = block.order < ready and "\n" not in block.said and _POLLED.search(block.said)
-        failure = replace(block, recovered=True) if retried or after or polled else block
+        failure = replace(block, recovered=True) if retried or after or gone or polled else block
         known = _DIGITS.sub("", f"{failure.call} {failure.status} {failure.said[-_COMPARED_CHARS:]}")
         if known not in seen and len(seen) < _MOST_BLOCKS:
             seen.add(known)

@@ -36,12 +36,16 @@ def refused_parameter(failure: Failure) -> str | None:
 
 
 def in_row(view: View, parameter: str) -> bool:
-    """Whether the dataset row itself asks for that parameter (under its Responses name)."""
+    """Whether the dataset row itself asks for that parameter (under its Responses name), and no override put it there.
+
+    The collector merges `++responses_create_params.NAME=` of its command line into the rows.
+    """
+    names = (parameter, *_ROW_NAMES.get(parameter, ()))
+    if any(re.search(rf"responses_create_params\.(?:{'|'.join(names)})\b", line) for line in view.material.log):
+        return False
     bodies = [e.request_json for e in view.material.of(Call.RUN)] + list(view.material.row_values)
     for body in bodies:
         params = body.get("responses_create_params") if isinstance(body, dict) else None
-        if isinstance(params, dict) and any(
-            params.get(name) is not None for name in (parameter, *_ROW_NAMES.get(parameter, ()))
-        ):
+        if isinstance(params, dict) and any(params.get(name) is not None for name in names):
             return True
     return False

@@ -23,7 +23,7 @@ from gymtap.proxy.diagnose.failures import (
     mark_judges,
     soft_failures,
 )
-from gymtap.schemas import Call, Layer, Severity, TransportErrorKind
+from gymtap.schemas import Call, Layer, LeafKind, Severity, TransportErrorKind
 
 
 class Strength(IntEnum):
@@ -291,6 +291,25 @@ def exchange_sight(view: View, exchange: Seen, text: str, what: str = "", pointe
     return Sight(
         "exchange", exchange.id, text[:500], order, what, pointer, exchange, failure=view.failure_of.get(exchange.id)
     )
+
+
+_FOR_PEOPLE = re.compile(
+    r"sign[- ]?in|log[- ]?in|\bsso\b|single sign|oauth|password|web ?ui|dashboard|console|portal|playground|<form\b|"
+    r"<div id=\"(?:app|root)\"",
+    re.IGNORECASE,
+)
+
+
+def web_pages(*, of_people: bool) -> Sees:
+    """Sees providers' 200 whose body is a web page: a login or an application for people, or any other page."""
+
+    def sees(view: View) -> Iterator[Sight]:
+        for exchange in view.material.exchanges:
+            leaf = exchange.unwrapped.leaf if exchange.call in PROVIDER and (exchange.status or 500) < 300 else None
+            if leaf is not None and leaf.kind is LeafKind.HTML and bool(_FOR_PEOPLE.search(leaf.text)) is of_people:
+                yield exchange_sight(view, exchange, f"200 {(exchange.response or '')[:200]}", leaf.message[:120])
+
+    return sees
 
 
 def both(*several: Sees) -> Sees:

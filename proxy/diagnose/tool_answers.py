@@ -11,7 +11,13 @@ from typing import Any
 from gymtap.proxy.diagnose.evidence import Seen, listed
 from gymtap.schemas import Call
 
-_ERROR_KEYS = frozenset({"error", "success", "ok", "status", "message", "detail", "code", "error_code", "error_type"})
+_ERROR_KEYS = frozenset(
+    {"error", "success", "ok", "status", "message", "detail", "code", "error_code", "error_type"}
+) | {
+    "exit_code",
+    "returncode",
+    "return_code",
+}
 _RAN_KEYS = frozenset({"process_status", "stderr"})
 """What a sandbox answers beside the output; an error there without a traceback is its own and no program's."""
 _SENTENCE = re.compile(
@@ -47,7 +53,7 @@ def _not_run(body: dict[str, Any]) -> str:
     """What a sandbox says that could not run a program; empty where the program ran, whatever it wrote or raised."""
     status = str(body.get("process_status") or body.get("status")).lower()
     told = _text(body.get("error")) or _text(body.get("stderr"))
-    ran = body.get("stdout") or status not in {"error", "failed", "failure"}
+    ran = body.get("stdout") or status not in {"error", "failed", "failure", "timeout"}
     return "" if ran or re.search(r"Traceback|File \"|\n.*\n", told) else told
 
 

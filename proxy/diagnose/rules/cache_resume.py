@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any
 
-from gymtap.proxy.diagnose.evidence import SeenFile, read_json
+from gymtap.proxy.diagnose.evidence import SeenFile, listed, read_json
 from gymtap.proxy.diagnose.rule import Rule, Sight, Strength, View, said
 from gymtap.schemas import Layer, Severity
 
@@ -130,6 +130,44 @@ def _foreign_rows(view: View) -> Iterator[Sight]:
             yield Sight("file", file.name, text, what=f"{text} ({len(foreign)} such rows)")
 
 
+def _other_inputs(view: View) -> Iterator[Sight]:
+    """A result whose own prompt is not the one that the materialized row of its identity has.
+
+    Only where the other results agree with their rows, or the inputs were written after the output.
+    """
+    for file in _outputs(view):
+        for kept in _materialized(view):
+            wanted = {key[:2]: _prompt(line) for line in kept.lines if (key := _key(line)) is not None}
+            compared = [
+                (number, key, _prompt(line) == wanted[key[:2]])
+                for number, line in enumerate(file.lines, 1)
+                if (key := _key(line)) is not None and _prompt(line) and wanted.get(key[:2])
+            ]
+            later = bool(kept.modified and file.modified and kept.modified > file.modified)
+            if later or any(agrees for *_, agrees in compared):
+                yield from (_other_input(file, number, key) for number, key, agrees in compared if not agrees)
+
+
+def _other_input(file: SeenFile, number: int, key: tuple[Any, ...]) -> Sight:
+    text = f"{file.name}:{number} (task {key[0]}, rollout {key[1]}) answers another prompt than its input has"
+    return Sight("file", f"{file.name}:{number}", text, number, text)
+
+
+def _prompt(line: str) -> str:
+    """The words of a row's input, without the fields that Gym fills in; empty where it has none."""
+    row = read_json(line)
+    params = row.get("responses_create_params") if isinstance(row, dict) else None
+    given = params.get("input") if isinstance(params, dict) else None
+    return given if isinstance(given, str) else "\n".join(_words(item) for item in listed(given))
+
+
+def _words(item: Any) -> str:
+    content = item.get("content", item.get("output")) if isinstance(item, dict) else None
+    if isinstance(content, str):
+        return content
+    return "".join(str(part.get("text") or "") for part in listed(content) if isinstance(part, dict))
+
+
 def _cut_line(view: View) -> Iterator[Sight]:
     """An output whose last line is not whole: a run was killed while it wrote, and appending fuses two rows."""
     for file in view.material.files:
@@ -233,6 +271,17 @@ RULES: tuple[Rule, ...] = (
         next_action="Run into a fresh output path, or keep only results whose (task, rollout) the inputs hold.",
         source="Gym identifies a row by _ng_task_index and _ng_rollout_index",
         strength=Strength.PROVEN,
+    ),
+    Rule(
+        id="cache.other_inputs",
+        layer=Layer.CACHE_RESUME,
+        needs="A result whose prompt is another than the materialized row of its identity has",
+        sees=_other_inputs,
+        cause="The output keeps a result of an older input: {what}.",
+        next_action="Take that row out of the output (keep a copy) and resume, or run into a fresh output path.",
+        source="Gym identifies a row by _ng_task_index and _ng_rollout_index, whatever it asks",
+        strength=Strength.PROVEN,
+        runner_up=Layer.DATA_SCHEMA,
     ),
     Rule(
         id="cache.usage_missing",

@@ -18,6 +18,7 @@ from gymtap.proxy.diagnose.rule import (
     exchange_sight,
     said,
     sight_of,
+    web_pages,
 )
 from gymtap.proxy.diagnose.tool_answers import hopeless_tools, rewarded, unknown_tools
 from gymtap.proxy.diagnose.tools import offered_tools
@@ -349,6 +350,17 @@ RULES: tuple[Rule, ...] = (
         cause="The base URL does not lead to the provider's API: {what}.",
         next_action="Set {role}_base_url to the one under which GET <base_url>/models answers; most end in /v1.",
         source="FastAPI and gateway routers; Gym appends /chat/completions or /responses to the base URL",
+    ),
+    Rule(
+        id="config.web_page",
+        layer=Layer.CONFIG,
+        needs="200 from the provider with a login page or a web application",
+        sees=web_pages(of_people=True),
+        cause="The base URL leads to a web page for people and not to the provider's API: {what}.",
+        next_action="Set {role}_base_url to the one under which GET <base_url>/models answers with JSON (most end in "
+        "/v1), or let this caller past the login; the exception that the page caused is a consequence.",
+        source="Open WebUI, single sign-on and other portals answer any path with 200",
+        runner_up=Layer.MODEL_SERVING,
     ),
     Rule(
         id="config.tool_parser_flags",

@@ -62,7 +62,8 @@ _MESSAGES = (
     r"body\.messages|body\.input|"
     r"invalid value: '[^']*'\. supported values|[`'\"]tools[`'\"]? must not be|invalid value for `?(?:tool_choice|"
     r"function)|tool_choice[^\n]{0,40}(?:not found|not (?:in|one of))|messages must not be empty|last message must|"
-    r"must contain the word|'nonetype' object is not iterable"
+    r"(?:must|should) (?:be|have) non-?empty|content[^\n]{0,40}(?:is|are|be|cannot be) empty|must contain the word|"
+    r"'nonetype' object is not iterable"
 )
 
 

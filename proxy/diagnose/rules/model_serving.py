@@ -20,6 +20,7 @@ from gymtap.proxy.diagnose.rule import (
     exchange_sight,
     said,
     sight_of,
+    web_pages,
 )
 from gymtap.proxy.diagnose.tool_answers import rewarded, unknown_tools
 from gymtap.proxy.diagnose.tools import called, offered_tools
@@ -67,14 +68,6 @@ def _success_without_answer(view: View) -> Iterator[Sight]:
         reason = _no_answer(exchange)
         if reason:
             yield exchange_sight(view, exchange, f"200 {(exchange.response or '')[:200]}", reason)
-
-
-def _web_page(view: View) -> Iterator[Sight]:
-    for exchange in view.material.exchanges:
-        if exchange.call in PROVIDER and (exchange.status or 500) < 300:
-            leaf = exchange.unwrapped.leaf
-            if leaf.kind is LeafKind.HTML:
-                yield exchange_sight(view, exchange, f"200 {(exchange.response or '')[:200]}", leaf.message[:120])
 
 
 def _no_answer(exchange: Seen) -> str | None:
@@ -347,8 +340,16 @@ def _broken_answer(view: View) -> Iterator[Sight]:
         exchange = failure.exchange
         if exchange is None or failure.call not in {Call.MODEL, Call.JUDGE} or failure.status != 500:
             continue
-        if re.search(_UNREADABLE, failure.said) and not _child_failed(view, exchange):
+        unreadable = re.search(_UNREADABLE, failure.said) or _lacks_key(view, exchange)
+        if unreadable and not _child_failed(view, exchange):
             yield exchange_sight(view, exchange, failure.said[:300], failure.said.partition("\n")[0][:160])
+
+
+def _lacks_key(view: View, exchange: Seen) -> bool:
+    """Whether a model server raised KeyError at a key that the provider's good answer does not have."""
+    missing = re.search(r"KeyError(?:\(|: )'(\w+)'", exchange.unwrapped.leaf.text)
+    answers_ = [child.response for child in view.tree.children[exchange.id] if child.call is Call.PROVIDER]
+    return bool(missing and answers_ and answers_[-1]) and f'"{missing[1]}"' not in (answers_[-1] or "")  # type: ignore[index]  # just found
 
 
 _ABOVE_MODEL = {Call.RUN: 2, Call.RESPONSES: 1}
@@ -561,12 +562,12 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="model.web_page",
         layer=Layer.MODEL_SERVING,
-        needs="200 from the provider with an HTML page",
-        sees=_web_page,
-        cause="What answers at the base URL is a web page and no model ({what}).",
-        next_action="Ask GET <base_url>/models: a web interface, a login or a portal stands there, so correct the base "
-        "URL or its path, or log the proxy in; an error page is its gateway's, whose log says why.",
-        source="Open WebUI, single sign-on and gateways that mask an upstream error as 200",
+        needs="200 from the provider with an HTML page that is neither a login nor a web application",
+        sees=web_pages(of_people=False),
+        cause="The provider answered 200 with a web page instead of an answer ({what}).",
+        next_action="Read the log of the gateway or proxy that made the page, and treat such a 200 as a failure; ask "
+        "GET <base_url>/models whether an API stands there at all.",
+        source="Gateways that mask an upstream error as 200",
         runner_up=Layer.CONFIG,
     ),
     Rule(

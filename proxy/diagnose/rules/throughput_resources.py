@@ -40,8 +40,11 @@ _MEMORY = (
     r"cannot allocate memory|errno 12\]|"
     r"memoryerror|std::bad_alloc|memory (?:usage|limit)[^\n]{0,60}(?:exceed|threshold)|oomkilled|"
     r"exit(?:ed)?(?: with)?(?: the)? (?:code|status)[ :=]+(?:-9|137)\b|returned? (?:non-zero )?exit (?:code|"
-    r"status) (?:-9|137)|\bsigkill\b|signal 9|no available memory for the cache blocks|kv cache[^\n]{0,80}(?:larger|"
-    r"exceed|not enough|insufficient)|free memory on device[^\n]{0,80}less than|not enough (?:gpu )?memory"
+    r"status) (?:-9|137)|\bsigkill\b|signal 9|not enough (?:gpu )?memory"
+)
+_ENGINE_MEMORY = (
+    r"no available memory for the cache blocks|kv cache[^\n]{0,80}(?:larger|exceed|not enough|insufficient)|"
+    r"free memory on device[^\n]{0,80}less than"
 )
 _TIMED_OUT = (
     r"time[d]? ?out error|timeouterror|timed out|read ?timeout|connect ?timeout|deadline exceeded|apitimeouterror|"
@@ -247,6 +250,34 @@ RULES: tuple[Rule, ...] = (
         failure_kind="provider_quota_exhausted",
     ),
     Rule(
+        id="throughput.tool_queue",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="A tool that tells of nothing but waiting for a free worker, in a row without reward",
+        sees=_tool_tells(
+            r"\bqueued (?:for )?\d|(?:wait\w*|queue\w*)[^\n]{0,40} for (?:a |an )?(?:free|available|idle) (?:worker|"
+            r"slot|sandbox|container|session)|queue (?:is )?full|no (?:free|idle|available) (?:worker|slot)s?"
+        ),
+        cause="The tool's own pool had no room, so the call waited until its time limit: {what}.",
+        next_action="Give the pool more workers or lower the rollouts in flight, and leave these rows out of the mean; "
+        "neither the program nor the model is at fault.",
+        source="Sandbox servers that count the wait in the time limit",
+        runner_up=Layer.INFRA,
+        failure_kind="provider_unavailable",
+    ),
+    Rule(
+        id="throughput.engine_memory",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="The engine's words at its start that the GPU has no room for weights or cache",
+        sees=said(_ENGINE_MEMORY),
+        cause="The engine does not start, since the GPU's memory does not hold what it was asked to: {what}.",
+        next_action="Raise gpu_memory_utilization, lower max_model_len, use more GPUs, or free this one of other "
+        "processes, and start the engine again.",
+        source="vLLM and SGLang start-up messages",
+        strength=Strength.PROVEN,
+        runner_up=Layer.MODEL_SERVING,
+        failure_kind="provider_oom_killed",
+    ),
+    Rule(
         id="throughput.descriptors",
         layer=Layer.THROUGHPUT_RESOURCES,
         needs="Words that descriptors, threads, processes or local ports ran out",
@@ -369,7 +400,8 @@ RULES: tuple[Rule, ...] = (
         needs="Words about a full queue, preemption or a cache without room",
         sees=said(
             r"(?:queue|backlog)[^\n]{0,30}(?:is )?full|waiting reqs: [1-9]\d{2,}|waiting: [1-9]\d{2,}|preempted|"
-            r"kv cache usage: (?:9\d|100)(?:\.\d)?%|event loop (?:is )?blocked|slow callback|backpressure",
+            r"tasks are pending submission to actor|kv cache usage: (?:9\d|100)(?:\.\d)?%|event loop (?:is )?blocked|"
+            r"slow callback|backpressure",
         ),
         cause="A server is saturated: {what}.",
         next_action="Lower the concurrency in front of it, or add capacity; output that grows steadily is no fault.",
