@@ -5,10 +5,11 @@ A step has a problem when a rule that belongs to it says so and knows what it sa
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from gymtap.proxy.diagnose import diagnose
 from gymtap.proxy.diagnose.rule import Rule, Sight, Strength
+from gymtap.proxy.diagnose.wording import filled
 from gymtap.proxy.doctor.config_files import unresolved
 from gymtap.proxy.doctor.logs import LogKind
 from gymtap.proxy.doctor.looked import Given, Looked, gather
@@ -92,14 +93,14 @@ def _knows(rule: Rule, sight: Sight) -> bool:
 
 
 def _note(rule: Rule, sight: Sight, severity: Severity, looked: Looked) -> Note:
-    what = " ".join(sight.what.split()).rstrip(".") or "see the evidence"
+    seen = replace(sight, what=" ".join(sight.what.split())[:300])
     return Note(
         rule=rule.id,
         severity=str(severity),
         where=looked.place(sight.where),
         text=sight.text[:300],
-        cause=rule.cause.replace("{what}", what[:300]),
-        next_action=rule.next_action,
+        cause=filled(rule.cause, seen),
+        next_action=filled(rule.next_action, seen),
     )
 
 

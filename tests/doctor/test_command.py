@@ -83,3 +83,15 @@ def test_a_run_that_never_ended_is_not_healthy(gymtap: Call, tmp_path: Path) -> 
     document = json.loads(out)
     assert (code, document["healthy"], document["diagnosis"]["layer"]) == (1, False, "infra")
     assert document["steps"][1]["outcome"] == "problem"
+
+
+def test_a_note_is_a_sentence_without_holes(gymtap: Call, run: Any) -> None:
+    """Whose key, which model: a rule's sentence is filled in a step as it is in the diagnosis."""
+    key = '[model_retry_stop url=http://h:1/v1 status=401 error_msg={"error": {"message": "Incorrect API '
+    code, out, _ = gymtap("doctor", "--log", run.log(key + 'key provided.", "code": "invalid_api_key"}}]\n'), "--json")
+    notes = [note for step in json.loads(out)["steps"] for note in step["notes"]]
+    assert code == 1
+    assert any("the policy's API key" in note["cause"] for note in notes)
+    assert not any(
+        hole in note["cause"] + note["next_action"] for note in notes for hole in ("{what}", "{role}", "{model}")
+    )
