@@ -32,7 +32,7 @@ def _bundle(
     as_json: JsonOption = False,
 ) -> None:
     """Write one row's exchanges to one small redacted file, and say what is in it."""
-    from gymtap.proxy.cli.choose import is_exchange_id, open_capture, parse_row
+    from gymtap.proxy.cli.choose import open_capture, row_of
     from gymtap.proxy.core.errors import UsageError
     from gymtap.proxy.diagnose.capture import sibling
     from gymtap.proxy.replay.bundle import contents, make
@@ -44,10 +44,9 @@ def _bundle(
         _tell(said, Path(row), as_json=as_json)
         return
     opened = open_capture(capture)
-    key = opened.exchange(row).attribution.row if is_exchange_id(row) else parse_row(row)
-    if key is None:
+    found = row_of(opened, row)
+    if found is None:
         raise UsageError(f"{row} belongs to no row", "name a row: `gymtap rows` lists them")
-    found = opened.row(key)
     made = make(opened, found, output, beside=sibling(opened, found), overwrite=force)
     _tell(made, output, as_json=as_json)
 

@@ -11,7 +11,7 @@ from gymtap.proxy.cli.screen import note
 from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.store import Capture, resolve
 from gymtap.proxy.views.words import counted, gap_line
-from gymtap.schemas import Gap, RowKey
+from gymtap.schemas import Gap, Row, RowKey
 
 _EXCHANGE_ID = re.compile(r"[a-z]+\d+")
 _GAPS_TOLD = 3
@@ -55,3 +55,15 @@ def parse_row(label: str) -> RowKey:
     except ValueError as error:
         hint = "an exchange's id, as in a42, works too; a capture is named with -c"
         raise UsageError(str(error), hint) from error
+
+
+def parse_name(text: str) -> RowKey | str:
+    """What a person named: an exchange, by its id, or a row, by its key. Raises UsageError."""
+    return text if is_exchange_id(text) else parse_row(text)
+
+
+def row_of(capture: Capture, text: str) -> Row | None:
+    """The row of that label, or of that exchange; None for an exchange of no row. Raises UsageError, CaptureError."""
+    named = parse_name(text)
+    key = capture.exchange(named).attribution.row if isinstance(named, str) else named
+    return None if key is None else capture.row(key)

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from gymtap.proxy.replay.original import Place
     from gymtap.proxy.replay.sides import Pair
     from gymtap.proxy.store import Capture
-    from gymtap.schemas import RowKey
 
 _SHOWN = 12
 
@@ -60,22 +59,19 @@ def _diff(
 
 def _sides(capture: "Capture", before: str, after: str | None, other: "Capture") -> "tuple[Place, Place]":
     """What is compared; the original first, where only one is named. Raises UsageError."""
-    from gymtap.proxy.cli.choose import is_exchange_id, parse_row
+    from gymtap.proxy.cli.choose import is_exchange_id, parse_name
     from gymtap.proxy.core.errors import UsageError
     from gymtap.proxy.replay.original import Place, original
 
-    def what(name: str) -> "RowKey | str":
-        return name if is_exchange_id(name) else parse_row(name)
-
     if after is None:
-        named = what(before)
+        named = parse_name(before)
         whole = named if isinstance(named, str) else capture.row(named).key
         found = original(capture, whole)
         screen.note(f"compared with its original, {found.name} of {found.capture.name}")
         return found, Place(capture.path, whole)
     if is_exchange_id(before) is not is_exchange_id(after):
         raise UsageError(f"{before} and {after} are not of one kind", "name two rows, or two exchanges")
-    return Place(capture.path, what(before)), Place(other.path, what(after))
+    return Place(capture.path, parse_name(before)), Place(other.path, parse_name(after))
 
 
 def _hop(pair: "Pair") -> dict[str, Any]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from gymtap.proxy.cli.choose import is_exchange_id, open_capture, parse_row
+from gymtap.proxy.cli.choose import open_capture, parse_name
 from gymtap.proxy.cli.replay_view import Faces
 from gymtap.proxy.cli.screen import note
 from gymtap.proxy.core import filter as filters
@@ -59,7 +59,7 @@ def run(asked: Asked) -> int:
 
 
 def _order(asked: Asked, capture: Capture, bundle: Path | None) -> Order:
-    names = [name if is_exchange_id(name) else parse_row(name) for name in _names(asked, capture, bundle)]
+    names = [parse_name(name) for name in _names(asked, capture, bundle)]
     made = drafts(capture, names, asked.options)
     if len(made) < len(names):
         note(f"{counted(len(names) - len(made), 'row')} without such a call left out")

@@ -94,17 +94,13 @@ def _findings(capture: "Capture", row: "Row | None", exchanges: "list[Exchange]"
 
 def _find(capture: "Capture", name: str) -> "tuple[Row | None, list[Exchange], str | None]":
     """The row, its exchanges, and the exchange that was named. An exchange of no row comes with its own tree."""
-    from gymtap.proxy.cli.choose import is_exchange_id, parse_row
+    from gymtap.proxy.cli.choose import is_exchange_id, row_of
     from gymtap.proxy.views.call_tree import connected
 
-    if not is_exchange_id(name):
-        row = capture.row(parse_row(name))
-        return row, list(capture.exchanges(row=row.key)), None
-    exchange = capture.exchange(name)
-    if exchange.attribution.row is None:
-        return None, connected(exchange, capture.exchanges(attributed=False)), name
-    row = capture.row(exchange.attribution.row)
-    return row, list(capture.exchanges(row=row.key)), name
+    row, marked = row_of(capture, name), name if is_exchange_id(name) else None
+    if row is None:
+        return None, connected(capture.exchange(name), capture.exchanges(attributed=False)), marked
+    return row, list(capture.exchanges(row=row.key)), marked
 
 
 def _document(capture: "Capture", seen: Seen) -> dict[str, Any]:

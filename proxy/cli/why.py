@@ -74,11 +74,11 @@ def _of_paths(logs: list[Path], output: Path | None, source: Path | None) -> "Di
 
 
 def _of_capture(name: str | None, what: str | None) -> "tuple[Diagnosis, str | None]":
-    from gymtap.proxy.cli.choose import open_capture
+    from gymtap.proxy.cli.choose import open_capture, row_of
 
     capture = open_capture(name)
     now_ns = time.time_ns()
-    row = _first_bad_row(capture, now_ns) if what is None else _named_row(capture, what)
+    row = _first_bad_row(capture, now_ns) if what is None else row_of(capture, what)
     if row is not None:
         return _row(capture, row, now_ns)
     if what is not None:
@@ -96,16 +96,6 @@ def _row(capture: "Capture", row: "Row", now_ns: int) -> "tuple[Diagnosis, str |
         return diagnosis, None
     found = first_difference(row_material(capture, row, now_ns=now_ns), row_material(capture, other, now_ns=now_ns))
     return diagnosis, f"row {other.key.label} passed: {found or 'no difference before the failure'}"
-
-
-def _named_row(capture: "Capture", what: str) -> "Row | None":
-    """The row of that label, or of that exchange; None for an exchange of no row."""
-    from gymtap.proxy.cli.choose import is_exchange_id, parse_row
-
-    if not is_exchange_id(what):
-        return capture.row(parse_row(what))
-    key = capture.exchange(what).attribution.row
-    return None if key is None else capture.row(key)
 
 
 def _first_bad_row(capture: "Capture", now_ns: int) -> "Row | None":
