@@ -32,6 +32,9 @@ from gymtap.schemas import Call, Finding, RowKey, Server, ServerKind
 GYM_KINDS = frozenset({ServerKind.ENVIRONMENT, ServerKind.AGENT, ServerKind.RESOURCES})
 """Servers that are Gym's for certain. What is not Gym's is never sent a request that nobody asked for."""
 
+_MAY_BE_ASKED = GYM_KINDS | {ServerKind.MODEL, ServerKind.UNKNOWN}
+"""Servers whose contract may come yet: a model server's among Gym's, and one of which nothing is known so far."""
+
 DOCUMENT_MAX_BYTES = 16 * 2**20
 HELD_MAX_BYTES = 32 * 2**20
 """How much of what awaits a contract is held; beyond it the oldest is let go, checked by what needs none."""
@@ -230,7 +233,7 @@ class Contracts(Addon):
         said: set[tuple[str, str | None]] = set()
         around = _Around(caller, self._below.get(flow.id) == flow.status, self._verifiers.get(flow.id))
         self._say(flow, self._findings(flow, book, around), said)
-        if not book.settled:
+        if not book.settled and book.server.kind in _MAY_BE_ASKED:
             self._hold(book, _Held(flow, around, said, _size(flow)))
 
     def _findings(self, flow: Flow, book: _Book, around: _Around) -> Iterable[Finding]:

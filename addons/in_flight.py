@@ -55,10 +55,11 @@ class InFlight(Addon):
         self._count_death(flow)
 
     def _count_try(self, flow: Flow) -> None:
-        key = _same_call(flow)
         if flow.error is None and flow.status is not None and flow.status < 400:
-            self._tries.pop(key, None)
+            if self._tries:
+                self._tries.pop(_same_call(flow), None)
             return
+        key = _same_call(flow)
         run = self._tries.setdefault(key, _Run(flow.started_ns, self._min_tries))
         self._tries.move_to_end(key)
         if len(self._tries) > _WATCHED_MAX:

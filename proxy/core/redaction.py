@@ -14,6 +14,7 @@ import gzip
 import re
 import urllib.parse
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import jsonschema_rs
 import zstandard
@@ -43,7 +44,6 @@ _HEADER = re.compile(
 )
 _COOKIE_VALUE = re.compile(r'"?([^."]+(?:\.[A-Za-z0-9_-]{5,8}))\.[A-Za-z0-9_-]{16,}"?\Z')
 _PARAMETER = re.compile(rf"{NAME}\Z|\A(?:token|{QUERY_NAMES})\Z", re.IGNORECASE)
-_NAMES_REMEMBERED = 1000
 _CARRY_BYTES = 8 * 1024
 _HOLD_BYTES = 16 * 1024
 _HOLD_LIMIT_BYTES = 2**20
@@ -61,7 +61,6 @@ class Redactor:
     def __init__(self, *, keep_cookies: bool = False) -> None:
         self._keep_cookies = keep_cookies
         self._rules = RULES if keep_cookies else (*RULES, *COOKIE_RULES)
-        self._names: dict[str, str] = {}
         self._suspects = _matcher(SUSPECT)
         self._is_shaped = _matcher(SHAPED)
         self._is_escaped = _matcher(HIDDEN)
@@ -107,7 +106,7 @@ class Redactor:
 
     def headers(self, headers: Headers) -> tuple[Headers, int]:
         """Header fields: secrets by name; cookies' signatures; in all other values what looks like a secret."""
-        said = [self._said(name) for name, _ in headers]
+        said = [_said(name) for name, _ in headers]
         others = "\n".join([value for (_, value), about in zip(headers, said, strict=True) if not about])
         suspect = self._suspects(others)
         if not suspect and not any(said):
@@ -160,15 +159,12 @@ class Redactor:
             return _latin(_replace(content, list(value_spans(content))))
         return self.text(value)
 
-    def _said(self, name: str) -> str:
-        """What a header's name says of its value: `cookie`, `whole` or nothing; remembered for the usual names."""
-        said = self._names.get(name)
-        if said is None:
-            lower = name.lower()
-            said = "cookie" if lower in ("cookie", "set-cookie") else "whole" if _HEADER.search(lower) else ""
-            if len(self._names) < _NAMES_REMEMBERED:
-                self._names[name] = said
-        return said
+
+@lru_cache(maxsize=1000)
+def _said(name: str) -> str:
+    """What a header's name says of its value: `cookie`, `whole` or nothing."""
+    lower = name.lower()
+    return "cookie" if lower in ("cookie", "set-cookie") else "whole" if _HEADER.search(lower) else ""
 
 
 def _matcher(pattern: str) -> Callable[[str], bool]:
