@@ -173,6 +173,7 @@ OVERFLOW = (
     r"(?:prompt|inputs?|messages|sequence|request)\b[^\n]{0,60}\b(?:tokens?|length)\b[^\n]{0,80}(?:exceed|longer|"
     r"greater|larger|less than|at most|too (?:long|large|many)|should be|<= ?\d|> ?\d)|"
     r"\b(?:prompt|inputs?|messages) (?:is |are )?too (?:long|large)|"
+    r"\b(?:prompt|inputs?)\b[^\n]{0,20}must have (?:less|fewer) than \d+ tokens|"
     r"exceed\w*[^\n]{0,60}(?:max_(?:model|seq|input|num|total)_(?:len\w*|tokens)|tokens? (?:limit|allowed))|"
     r"(?:token limit|input tokens?)[^\n]{0,20}exceed|exceed\w*[^\n]{0,20}token limit|"
     r"(?:longer|larger|greater) than the maximum (?:model )?len|max_model_len|max_new_tokens|"

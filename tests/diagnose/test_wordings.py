@@ -54,3 +54,38 @@ def test_a_prompt_that_does_not_fit_is_known_by_what_is_measured_and_what_it_pas
 @pytest.mark.parametrize("message", OTHERS)
 def test_limits_of_other_things_are_not_the_prompts(message: str) -> None:
     assert answered(message).rule != "data.context_overflow"
+
+
+def layer_of(status: int, body: str) -> str:
+    exchange = {
+        "boundary": "model->provider",
+        "request": {"method": "POST", "url": "http://h:1/v1/chat/completions", "body_text": '{"messages":[]}'},
+        "response": {"status": status, "headers": {}, "body_text": body},
+    }
+    return str(diagnose(from_case({"exchanges": [exchange]})).layer)
+
+
+@pytest.mark.parametrize(
+    ("message", "layer"),
+    [
+        ("This model does not support image inputs.", "config"),
+        ("Function calling is not enabled for models/gemma-3-27b-it", "config"),
+        ("tools is not supported in this model. For a list of supported models refer to docs", "config"),
+        ("Prompt contains 5 audio items but the model supports at most 1", "config"),
+        ("The requested n=8 is not supported; only n=1", "config"),
+        ("max_tokens: 64000 > 8192, which is the maximum allowed number of output tokens for this model", "config"),
+        ("Range of max_tokens should be [1, 8192]", "config"),
+        ("User location is not supported for the API use.", "config"),
+        ("This organization has been disabled.", "config"),
+        ("LLM Provider NOT provided. Pass in the LLM provider you are trying to call.", "config"),
+        ("input must have less than 2048 tokens", "data_schema"),
+        ("schema produces a constraint that has too many states for serving", "data_schema"),
+        ("look-around, including look-ahead and look-behind, is not supported", "data_schema"),
+        ("Input data may contain inappropriate content.", "data_schema"),
+        ("messages: text content blocks must be non-empty", "data_schema"),
+        ("Please ensure that function call turn comes immediately after a user turn.", "verifier_runtime"),
+        ('can only concatenate str (not "list") to str', "model_serving"),
+    ],
+)
+def test_whose_a_refused_request_is_follows_from_what_the_provider_says_of_it(message: str, layer: str) -> None:
+    assert layer_of(400, json.dumps({"error": {"message": message}})) == layer

@@ -41,7 +41,7 @@ _MODEL_WORDS = (
     r"operationnotsupported|does not work with the specified model|no endpoints found for|"
     r"no healthy deployments? for|there are no healthy deployments for this model|"
     r"function ['\"`]?[\w-]+['\"`]?: not found for account|"
-    r"on-demand throughput isn.t supported|inference profile that contains this model"
+    r"on-demand throughput isn.t supported|inference profile that contains this model|llm provider not provided"
 )
 _PARAMETER_WORDS = (
     r"unsupported (?:parameter|value)|unrecognized request argument|unknown parameter|unexpected keyword argument|"
@@ -52,7 +52,22 @@ _PARAMETER_WORDS = (
     r"cannot both be (?:specified|set|used)|use 'max_completion_tokens' instead|"
     r"out of range.{0,40}(?:temperature|top_p)|max_(?:completion_)?tokens is too large|at most \d+ completion tokens|"
     r"requested sample logprobs of \d+|too many logprobs|"
-    r"does not support parameters"
+    r"does not support parameters|maximum allowed number of output tokens|budget_tokens: input should|"
+    r"range of (?:max_tokens|temperature|top_p|top_k|n) should be|requested n=\d+ is not supported|"
+    r"logprobs (?:is|are) not supported"
+)
+_CAPABILITIES = (
+    r"(?:tool|function|image|audio|video|vision|media|pdf|file|system|developer|reasoning|structured|stream)\w*"
+    r"[^\n]{0,30} (?:is|are) not (?:supported|enabled|available) (?:with|in|by|for|on) (?:this|the|models?)\b|"
+    r"(?:model|endpoint|deployment)[^\n]{0,40} does(?: not|n't) support (?:image|audio|video|vision|tool|function|"
+    r"system|developer|file|pdf|structured|response_format)\w*|"
+    r"\b(?:only )?supports? at most \d+ (?:image|audio|video)?|"
+    r"\d+ (?:image|audio|video) items? but the model supports at most"
+)
+"""What a model cannot do, whatever the row says: another one has to be configured, or other rows."""
+_ACCOUNT = (
+    r"location is not supported|(?:organi[sz]ation|account|project|key)\b[^\n]{0,30} (?:has been|is|was) (?:disabled|"
+    r"suspended|deactivated|blocked|archived)|account is in good standing|\barrearage\b"
 )
 
 _QUOTA = (
@@ -300,6 +315,7 @@ RULES: tuple[Rule, ...] = (
                 calls=PROVIDER,
                 sources=("told", "result", "row"),
             ),
+            said(_ACCOUNT, calls=GENERATION, statuses=(400, 401, 403)),
         ),
         cause="The provider refuses this account or key the model, region or route: {what}.",
         next_action="Check what the key may use at this provider (model access, region, organisation), then run one "
@@ -389,6 +405,16 @@ RULES: tuple[Rule, ...] = (
         "--limit-mm-per-prompt), or leave out of the rows what it does not take.",
         source="vLLM 0.32 start-up and request validation",
         strength=Strength.PROVEN,
+        runner_up=Layer.DATA_SCHEMA,
+    ),
+    Rule(
+        id="config.capability",
+        layer=Layer.CONFIG,
+        needs="A provider's words that this model cannot do what was asked (tools, media, roles)",
+        sees=said(_CAPABILITIES, calls=GENERATION, statuses=(400, 404, 422, 501), unless=r"json ?schema|grammar"),
+        cause="The {role} model that is configured cannot do what the rows ask of it: {what}.",
+        next_action="Configure a {role} model (or an engine) that can, or run rows that do not ask for it.",
+        source="Google, Groq, OpenAI and vLLM request validation",
         runner_up=Layer.DATA_SCHEMA,
     ),
     Rule(

@@ -38,7 +38,8 @@ _GRAMMAR = (
     r"validat)\w*[^\n]{0,40}(?:schema|grammar|regex)|schema (?:is not valid|compilation)|(?:schema|"
     r"grammar)[^\n]{0,40}(?:not supported|unsupported|could not be|cannot be|can't be)|unimplemented keys|"
     r"unknown format|invalid tool (?:definition|schema)|tools?\.\d+\.(?:function|custom|input_schema|parameters|name)|"
-    r"input_schema|lookaround|unsatisfiable schema|xgrammar[^\n]{0,60}(?:error|unsupported)|outlines_core|"
+    r"input_schema|look-?(?:around|ahead|behind)|too many states|"
+    r"unsatisfiable schema|xgrammar[^\n]{0,60}(?:error|unsupported)|outlines_core|"
     r"regex parse error|tools\[\d+\]|tool names must be unique|function\.(?:name|parameters)|"
     r"is not of type ['\"]object['\"]"
 )
@@ -46,7 +47,8 @@ _CONTENT = (
     r"invalid[_ ]image|cannot identify image|could not (?:load|decode|fetch|download) (?:the )?(?:image|video|audio|"
     r"media)|image_url|incorrect padding|failed to (?:load|fetch|open|decode) (?:image|media|video|audio)|"
     r"not a multimodal model|content[_ ](?:filter|policy)|content management policy|safety system|"
-    r"requires moderation|(?:input|prompt|content) was flagged|responsibleaipolicyviolation|"
+    r"inappropriate content|data_?inspection|requires moderation|"
+    r"(?:input|prompt|content) was flagged|responsibleaipolicyviolation|"
     r"at most \d+ (?:image|video|audio)|unsupported image|mime type|multi_modal_data|"
     r"allowed-local-media-path|url must be either a http|failed to (?:fetch|load) media"
 )
@@ -238,7 +240,7 @@ def _filtered(view: View) -> Iterator[Sight]:
 _ROLES_IN_TURN = r"roles must alternate|after the optional system message"
 _CALL_WITHOUT_OUTPUT = (
     r"must be followed by tool messages|no tool output found for function call|no tool call found for function call|"
-    r"tool_use[^\n]{0,60}without[^\n]{0,20}tool_result|must be a response to"
+    r"tool_use[^\n]{0,60}without[^\n]{0,20}tool_result|must be a response to|function (?:call|response) (?:turn|part)"
 )
 
 

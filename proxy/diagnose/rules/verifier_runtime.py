@@ -436,7 +436,7 @@ _HISTORY = (
     r"no tool call found for function call output|tool_call_id[^\n]{0,60}(?:not found|did not|missing|without)|"
     r"must be (?:a response to|followed by)[^\n]{0,60}tool|unexpected `?tool_use_id|"
     r"tool_use[^\n]{0,60}without[^\n]{0,20}tool_result|previous response[^\n]{0,60}not found|"
-    r"previous_response_not_found|item with id '[^']*' not found"
+    r"previous_response_not_found|function (?:call|response) (?:turn|part)|item with id '[^']*' not found"
 )
 
 
