@@ -120,7 +120,11 @@ def _with_cause(view: View, hits: list[_Hit], best: _Hit, found: tuple[Finding, 
     )
 
 
-_RAISED = re.compile(r"^Traceback|^(?:\w+\.)*[A-Z]\w*(?:Error|Exception): |\b(?:FATAL|CRITICAL)\b|🚨", re.MULTILINE)
+_RAISED = re.compile(
+    r"^(?:[\w.-]+: )?(?:[Ee]rror|ERROR|fatal): +\S|^Traceback|^(?:\w+\.)*[A-Z]\w*(?:Error|Exception): |"
+    r"\b(?:FATAL|CRITICAL)\b|🚨",
+    re.MULTILINE,
+)
 """What in a log says that something failed, whatever it was."""
 
 _VERDICTS = {

@@ -445,7 +445,7 @@ _SUSPICIOUS = re.compile(
     r"worker exit|token|rollouts? but|parser|"
     r"warn|🚨|panic|nccl|xid|evict|preempt|pending|infeasible|unhealthy|not ready|waiting|drop|empty|"
     r"none of|unknown|no solution|conflict|unsatisfiable|requires|offending|differ|unresolved|"
-    r"undefined|must be|should be|does not|cannot|please",
+    r"insufficient|undefined|must be|should be|does not|cannot|please",
     re.IGNORECASE,
 )
 

@@ -89,3 +89,31 @@ def layer_of(status: int, body: str) -> str:
 )
 def test_whose_a_refused_request_is_follows_from_what_the_provider_says_of_it(message: str, layer: str) -> None:
     assert layer_of(400, json.dumps({"error": {"message": message}})) == layer
+
+
+@pytest.mark.parametrize(
+    ("line", "layer"),
+    [
+        ("ValueError: Tokenizer class Qwen9 does not exist or is not currently imported.", "model_serving"),
+        ("AssertionError: non-contiguous tokens", "model_serving"),
+        ("Caused by: dns error: failed to lookup address information", "infra"),
+        ("TimeoutError: Timed out waiting for servers to spin up after 600s: ['policy_model']", "infra"),
+        ("Error: No such image: sweb.eval.x86_64.django__django-13820:latest", "infra"),
+        ("0/12 nodes are available: 12 Insufficient nvidia.com/gpu.", "infra"),
+        ("Back-off restarting failed container vllm in pod policy-0", "infra"),
+        ("ray.exceptions.ObjectStoreFullError: Failed to put object in object store", "throughput_resources"),
+        ("psycopg2.OperationalError: FATAL: remaining connection slots are reserved", "throughput_resources"),
+        ("huggingface_hub.errors.RepositoryNotFoundError: 404 Client Error.", "config"),
+        ("wandb: ERROR Error while calling W&B API: user is not logged in (<Response [401]>)", "config"),
+        ("jupyter_client.kernelspec.NoSuchKernel: No such kernel named python3", "verifier_runtime"),
+        ("TypeError: unhashable type: 'list'", "verifier_runtime"),
+        ("error: something that nobody has seen yet", "unknown"),
+        ("Token indices sequence length is longer than the specified maximum sequence length (9 > 8).", "none"),
+        ("WARNING The model has a long context length (131072). This may cause OOM during profiling.", "none"),
+        ("resource_tracker: There appear to be 3 leaked semaphore objects to clean up at shutdown", "none"),
+        ('INFO httpx: HTTP Request: POST http://h/v1/chat/completions "HTTP/1.1 200 OK"', "none"),
+        ("450/1000 [10:00<12:00, errors=0, timeouts=0]", "none"),
+    ],
+)
+def test_one_line_of_a_log_is_told_by_its_words_and_a_librarys_chatter_is_none(line: str, layer: str) -> None:
+    assert diagnose(from_case({"log": line + "\n"})).layer == layer

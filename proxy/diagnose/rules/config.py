@@ -562,11 +562,26 @@ RULES: tuple[Rule, ...] = (
             r"environment variable [`'\"]?\w+[`'\"]? (?:is )?(?:not set|missing|must be set)|(?:HF_TOKEN|HUGGING\w+|"
             r"WANDB_API_KEY|OPENAI_API_KEY|NGC_API_KEY)[^\n]{0,60}(?:not set|missing|required|must)|GatedRepoError|"
             r"gated repo\b|access to model [^\n]{0,120} is restricted|(?:you )?must be authenticated|"
+            r"user is not logged in|"
             r"api_key not configured|No API key configured"
         ),
         cause="A variable or a login that the run needs is not set: {what}.",
         next_action="Export it where the servers start, on every node, and start again.",
         source="Python, Hugging Face Hub and W&B messages",
+    ),
+    Rule(
+        id="config.hub_name",
+        layer=Layer.CONFIG,
+        needs="Words that a repository, dataset or revision is not on the hub",
+        sees=said(
+            r"repositorynotfounderror|repository not found for url|datasetnotfounderror|revisionnotfounderror|"
+            r"doesn't exist on the hub|invalid rev(?:ision)? id",
+            sources=("log",),
+        ),
+        cause="The hub does not have what the configuration names, or hides it from this login: {what}.",
+        next_action="Correct the name or revision (or set HF_TOKEN where it is private), and start again.",
+        source="Hugging Face Hub and datasets messages",
+        runner_up=Layer.INFRA,
     ),
     Rule(
         id="config.run_limit",

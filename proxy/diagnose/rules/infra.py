@@ -43,7 +43,9 @@ _BUSY = r"load(?:ing|ed)\b|starting|warm|overload|too (?:busy|many)|capacity|bac
 _UNREACHED = (
     r"connection ?(?:was )?refused|connect call failed|connectionrefused|\[?errno 111\]?|no route to host|"
     r"network is unreachable|errno 113|errno 101|host is down|could not resolve host|name or service not known|"
-    r"temporary failure in name resolution|name resolution|getaddrinfo|nodename nor servname|cannot connect to host|"
+    r"temporary failure in name resolution|name resolution|getaddrinfo|nodename nor servname|dns error: |"
+    r"failed to lookup address|"
+    r"api request to \S+ failed|cannot connect to host|"
     r"clientconnectorerror|newconnectionerror|failed to establish a new connection|all connection attempts failed|"
     r"(?:couldn't|could not|unable to|failed to|cannot) connect to|check your internet|apiconnectionerror|"
     r"connection error\.|max retries exceeded with url|connectionerror\(|\b(?:econnrefused|enotfound|ehostunreach)\b|"
@@ -453,7 +455,7 @@ RULES: tuple[Rule, ...] = (
             r"no space left on device|errno 28|disk quota exceeded|errno 122|read-only file system|errno 30|"
             r"stale file handle|errno 116|input/output error|errno 5\]|transport endpoint is not connected|"
             r"structure needs cleaning|permissionerror|permission denied|errno 13\]|database or disk is full|"
-            r"database is locked|af_unix path too long"
+            r"database is locked|af_unix path (?:too long|length)"
         ),
         cause="The filesystem refused: {what}.",
         next_action="Free space or correct the mount and its permissions on that node, then resume into a clean "
@@ -552,7 +554,9 @@ RULES: tuple[Rule, ...] = (
             r"TASK FAILURE)|pyxis:|enroot|failed to (?:create|start|import) container|no such container|"
             r"error response from daemon|docker: |dockerexception|fetching server api version|docker daemon|"
             r"docker\.sock|image[^\n]{0,40}not found|manifest unknown|errimagepull|"
-            r"node was low on resource: (?!memory)|toomanyrequests: |pull rate limit|imagepullbackoff|crashloopbackoff|"
+            r"no such image|failed to pull image|back-off (?:restarting|pulling)|probe failed: |"
+            r"nodes? (?:are|is) available: \d+ insufficient|failedscheduling|node was low on resource: (?!memory)|"
+            r"toomanyrequests: |pull rate limit|imagepullbackoff|crashloopbackoff|"
             r"singularity|apptainer|cannot mount|mount(?:ing)? [^\n]{0,60}failed|"
             r"bind: ",
             unless=rf"oom[-_ ]?kill|out of memory|{_STEP_ENDED}",
@@ -600,7 +604,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="Words that a server process ended or never became ready",
         sees=said(
-            r"returned (?:only )?\d+ rollouts?\b[^\n]{0,30}(?:but|for) \d*|agent (?:likely )?crashed|"
+            r"returned (?:only )?\d+ rollouts?\b[^\n]{0,30}(?:but|for) \d*|expected \d+ rollouts?\b[^\n]{0,20}got \d+|"
+            r"timed? ?out waiting for [^\n]{0,40}servers?|agent (?:likely )?crashed|"
             r"servers? not ready within|"
             r"process `?(?P<what>[\w.-]+)`? finished unexpectedly|servers? (?:did not|never) (?:start|come up|"
             r"become ready|spin)|spin[- ]?up time ?out|waiting for [^\n]{0,60}servers? to spin up[^\n]{0,40}time|"

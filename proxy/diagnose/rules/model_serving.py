@@ -44,7 +44,8 @@ _KERNEL = (
 _OTHERS_4XX = {401, 402, 403, 404, 407, 408, 413, 429, 431, 499}
 """Statuses that say whose the failure is by themselves, so that other layers' rules know them."""
 _START = (
-    r"model architectures? \[[^\]]*\] (?:are|is) not supported|trust_remote_code|unrecognized (?:model|"
+    r"tokenizer class \w+ does not exist|model architectures? \[[^\]]*\] (?:are|is) not supported|trust_remote_code|"
+    r"unrecognized (?:model|"
     r"configuration class)|max_model_len[^\n]{0,60}(?:greater|larger)|user-specified max_model_len|(?:tokenizer|model|"
     r"checkpoint|weights?)[^\n]{0,40}(?:could not be|cannot be|can't be|failed to|unable to)[^\n]{0,20}load|"
     r"can't load (?:the )?(?:tokenizer|model|config\w*|processor|weights)|does not recognize this architecture|"
@@ -524,7 +525,7 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.MODEL_SERVING,
         needs="A trainer's words that a turn's tokens do not continue the one before",
         sees=said(
-            r"non-?contiguous[^\n]{0,120}|token(?: ?ids?|s)[^\n]{0,60}(?:do not|don't|does not|not)[^\n]{0,30}"
+            r"(?:non-?|not )contiguous[^\n]{0,120}|token(?: ?ids?|s)[^\n]{0,60}(?:do not|don't|does not|not)[^\n]{0,30}"
             r"(?:prefix|start with|extend|match)|prefix[- ]stab\w+|retokeni[sz]ation[^\n]{0,40}mismatch|"
             r"no generation data[^\n]{0,60}|(?:generation|prompt)_token_ids[^\n]{0,60}(?:missing|empty|none|length)",
             sources=("log", "result", "row"),

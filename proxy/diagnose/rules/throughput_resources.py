@@ -37,7 +37,7 @@ _MEMORY = (
     r"cuda out of memory|outofmemoryerror|torch\.(?:cuda\.)?outofmemory|cublas_status_alloc_failed|"
     r"calledprocesserror\(-9\b|out[- ]of[- ]memory|memory pressure|\(oom\)|oom[-_ ]?kill(?:ed|er)?|memorykilled|"
     r"killed process \d+|"
-    r"cannot allocate memory|errno 12\]|"
+    r"objectstorefull|object store[^\n]{0,30} is full|cannot allocate memory|errno 12\]|"
     r"memoryerror|std::bad_alloc|memory (?:usage|limit)[^\n]{0,60}(?:exceed|threshold)|oomkilled|"
     r"exit(?:ed)?(?: with)?(?: the)? (?:code|status)[ :=]+(?:-9|137)\b|returned? (?:non-zero )?exit (?:code|"
     r"status) (?:-9|137)|\bsigkill\b|signal 9|not enough (?:gpu )?memory"
@@ -284,7 +284,8 @@ RULES: tuple[Rule, ...] = (
         sees=said(
             r"too many open files|errno 24|emfile|enfile|file table overflow|can't start new thread|errno 11\]|"
             r"resource temporarily unavailable|cannot assign requested address|errno 99|eaddrnotavail|"
-            r"inotify[^\n]{0,40}limit|fork: retry|queuepool limit|pool ?timeout|connection pool is (?:full|exhausted)"
+            r"connection slots are reserved|too many (?:clients|connections)\b|inotify[^\n]{0,40}limit|fork: retry|"
+            r"queuepool limit|pool ?timeout|connection pool is (?:full|exhausted)"
         ),
         cause="This process ran out of descriptors, threads or ports: {what}.",
         next_action="Raise the limit (`ulimit -n`, `-u`) where the servers start and bound the concurrency.",

@@ -757,7 +757,9 @@ RULES: tuple[Rule, ...] = (
         needs="A traceback in a server's log that no other rule knows",
         sees=said(
             r"^Traceback[\s\S]*?(?P<what>(?:\w+\.)*\w*(?:Error|Exception)\b[^\n]{0,160})\s*\Z|"
-            r"^(?:Syntax|Indentation|Tab)Error: [^\n]*",
+            r"^(?:Syntax|Indentation|Tab|Name|UnboundLocal|Type|Attribute|Index|ZeroDivision|Recursion|"
+            r"NotImplemented)Error: [^\n]*|^RuntimeError: (?:there is no current event loop|"
+            r"(?:this )?event loop is)[^\n]*",
             sources=("log",),
             unless=r"CancelledError|KeyboardInterrupt|SystemExit|unhandled errors in a TaskGroup|"
             r"ClientResponseError: 500|GeneratorExit|InvalidStateError",
@@ -774,6 +776,7 @@ RULES: tuple[Rule, ...] = (
         needs="A module, program or sandbox that a server needs and lacks",
         sees=said(
             r"modulenotfounderror[^\n]{0,120}|importerror[^\n]{0,120}|no module named '?(?P<what>[\w.]+)|"
+            r"no such kernel|unknown package '|^(?:ba)?sh: [^\n]*: (?:no such file|not found)|"
             r"could not import module|error loading asgi app|command not found|"
             r"executable[^\n]{0,40}not found|nltk[^\n]{0,40}not found|shared librar(?:y|ies)[^\n]{0,60}cannot"
         ),
