@@ -56,7 +56,14 @@ def _tool(one: Any, path: Path) -> Iterator[Tool]:
 
 
 def check_tools(tools: Iterable[Tool], contract: Contract) -> list[Finding]:
-    """Each tool has a route, or a catch-all takes it, and what it declares is what the route's model reads."""
+    """Each tool has a route, or a catch-all takes it, and what it declares is what the route's model reads.
+
+    A server without any tool is meant to be so: it scores the calls that a model makes (Gym's xlam_fc, say).
+    """
+    tools = list(tools)
+    if tools and not has_tools(contract):
+        message = f"{contract.server} has no tools, only scores what the model calls; a call that is sent ends in a 404"
+        return [finding(NO_ROUTE, Severity.NOTE, message, (*tools[0].path, "name"), found=tools[0].name)]
     return [one for tool in tools for one in _check(tool, contract)]
 
 
@@ -125,6 +132,11 @@ def names(contract: Contract) -> list[str]:
     return [name for name in own if name not in OWN_ROUTES and "{" not in name]
 
 
+def has_tools(contract: Contract) -> bool:
+    """Whether a server has any route, a catch-all too, beside those that every Gym server has."""
+    return any(route.template.lstrip("/") not in OWN_ROUTES for route in contract.routes)
+
+
 def closest(name: str, known: Iterable[str]) -> str | None:
     """`one of a, b`, those first that are written alike; None when there are none."""
     known = list(known)
@@ -170,10 +182,11 @@ def _unknown(flow: Flow, name: str, contract: Contract | None, declared: frozens
         who = ", and the row does not declare it either: the model made it up"
         fix = "Nothing is wrong with the row; constrain the model's tool calls if this is frequent."
     message = f"{flow.server.name} has no tool {name}{who}; the {flow.status} goes to the model as the tool's output"
+    is_meant = contract is not None and not has_tools(contract)  # it scores calls, and answers none
     made_up = declared is not None and name not in declared
     return Finding(
         rule=UNKNOWN_TOOL,
-        severity=Severity.WARNING if made_up else Severity.ERROR,
+        severity=Severity.WARNING if made_up or is_meant else Severity.ERROR,
         message=message,
         expected=closest(name, names(contract)) if contract is not None else None,
         found=clip(name),

@@ -91,6 +91,16 @@ def test_a_call_into_nothing_blames_the_row_or_the_model(
     assert word in f"{one.message} {one.fix}"
 
 
+def test_a_server_without_any_tools_is_meant_to_score_calls_and_is_said_once(flow: Any) -> None:
+    """Gym's xlam_fc and its like: their rows declare tools that nothing answers, and are healthy."""
+    scores = Contract({"paths": {path: {"post": {}} for path in ("/seed_session", "/verify", "/reverify_mode")}}, "s")
+    found = check_tools(tools_of(row(tool("peers"), tool("t3ma"))), scores)
+    assert shape(found) == [("routing.no_route", Severity.NOTE, "/responses_create_params/tools/0/name")]
+    called = flow(Call.TOOL, "/peers", {}, 404, NOT_FOUND)
+    assert [one.severity for one in check_call(called, scores, frozenset({"peers"}))] == [Severity.WARNING]
+    assert check_tools([], scores) == []
+
+
 def test_without_a_contract_fastapis_own_words_decide(flow: Any) -> None:
     """A 404 of the tool's own making (no such customer) is not a missing tool."""
     assert check_call(flow(Call.TOOL, "/find", {}, 404, NOT_FOUND), None, None) != []
