@@ -61,7 +61,7 @@ def holder_of(port: int, proc: Path = _PROC) -> Holder | None:
     if sockets is None:
         return None
     for process in proc.glob("[0-9]*"):
-        if not sockets.isdisjoint(_open_files(process)):
+        if not sockets.isdisjoint(open_files(process)):
             return Holder(int(process.name), _command(process))
     return Holder(None, "")
 
@@ -76,8 +76,8 @@ def _listening(proc: Path, table: str) -> Iterator[_Socket]:
                 yield _Socket(address, int(port, 16), f"socket:[{parts[9]}]")
 
 
-def _open_files(process: Path) -> Iterator[str]:
-    """What the process has open. Files close while one looks, and other users' processes cannot be looked into."""
+def open_files(process: Path) -> Iterator[str]:
+    """What a process, by its folder in /proc, has open. Files close meanwhile; into other users' nobody can look."""
     with suppress(OSError):
         for entry in (process / "fd").iterdir():
             with suppress(OSError):

@@ -1,9 +1,17 @@
-"""Refuses, before anything listens, boundaries that lead to each other in a circle."""
+"""Refuses, before anything listens, boundaries that lead to each other in a circle, also by way of another tap.
 
-from collections.abc import Sequence
+What another tap of this machine stands in front of is in its capture, which is among the files that it has open
+(Linux, and as far as this process may look); once it stands, a circle through two processes cannot be told from calls.
+"""
+
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from gymtap.proxy.core.errors import UsageError
+from gymtap.proxy.core.errors import CaptureError, UsageError
+from gymtap.proxy.listening import holder_of, open_files
+from gymtap.proxy.store import Capture, is_capture
 from gymtap.proxy.wiring.origin import Origin
 
 
@@ -26,6 +34,32 @@ def check_circles(routes: Sequence[Route]) -> None:
             if following in path:
                 break  # a circle that does not go through this one; its own turn comes
             path.append(following)
+
+
+def beside(routes: Sequence[Route]) -> list[Route]:
+    """The routes of other taps of this machine that these lead to, from one to the next."""
+    every, found, seen = list(routes), list[Route](), set[int]()
+    for route in every:
+        holder = holder_of(route.upstream.port) if route.upstream.loopback else None
+        if holder is not None and holder.pid is not None and holder.pid not in seen:
+            seen.add(holder.pid)
+            theirs = [one for folder in _captures(holder.pid) for one in _routes(folder, holder.pid)]
+            found += theirs
+            every += theirs
+    return found
+
+
+def _captures(pid: int) -> set[Path]:
+    """The captures that a process has open."""
+    folders = {Path(file).parent for file in open_files(Path("/proc", str(pid))) if file.startswith("/")}
+    return {folder for folder in folders if is_capture(folder)}
+
+
+def _routes(folder: Path, pid: int) -> Iterator[Route]:
+    with suppress(CaptureError), Capture(folder) as capture:
+        for server in capture.servers():
+            with suppress(ValueError):  # of an address that is none, as the second engine's may be
+                yield Route(f"{server.name} of pid {pid}", Origin.parse(server.listen), Origin.parse(server.upstream))
 
 
 def _next(route: Route, routes: Sequence[Route]) -> Route | None:

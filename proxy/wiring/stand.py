@@ -14,7 +14,7 @@ from gymtap.proxy.engine import Causality
 from gymtap.proxy.engine.open_files import watch_open_files
 from gymtap.proxy.mitm.settings import MitmSettings
 from gymtap.proxy.tap import Tap, TapSettings
-from gymtap.proxy.wiring.circles import Route, check_circles
+from gymtap.proxy.wiring.circles import Route, beside, check_circles
 from gymtap.proxy.wiring.control import Control
 from gymtap.proxy.wiring.head import HeadRelay, fetch_config, gym_servers, tapped_server
 from gymtap.proxy.wiring.mapping import Mapping
@@ -73,7 +73,8 @@ async def stand(standing: Standing, say: Say) -> int:
 async def _check(standing: Standing) -> None:
     if not (standing.mappings or standing.gym or standing.takeover or standing.mitm):
         raise UsageError("nothing to stand in front of", "give --map, --gym, --takeover or --engine mitm")
-    check_circles([*(Route(each.name, each.listen, each.upstream) for each in standing.mappings), *_routes(standing)])
+    routes = [*(Route(each.name, each.listen, each.upstream) for each in standing.mappings), *_routes(standing)]
+    check_circles([*routes, *beside(routes)])
     names = [mapping.name for mapping in standing.mappings]
     for mapping in standing.mappings:
         if names.count(mapping.name) > 1:

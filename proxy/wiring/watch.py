@@ -55,5 +55,5 @@ def alarms_of(capture: Path) -> list[Alarm]:
     try:
         with Capture(capture) as opened:
             return alarms(opened.open_exchanges(), opened.latest(LATEST), time.time_ns())
-    except GymtapError:
+    except (GymtapError, OSError):  # OSError: no file may be opened now, say
         return []

@@ -78,6 +78,19 @@ async def test_what_cannot_be_meant_is_one_line(spawn, tmp_path, arguments, stat
     assert not (tmp_path / "captures").exists()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="what another process has open is looked up in /proc")
+async def test_a_circle_by_way_of_another_tap_is_refused(spawn, tmp_path, unused_tcp_port_factory) -> None:
+    """Before anything listens: once both stand, one request would go round until no file may be opened."""
+    ours, theirs = unused_tcp_port_factory(), unused_tcp_port_factory()
+    other = await spawn(*_GYMTAP, "up", "-c", str(tmp_path / "other"), "--map", f"there={theirs}->{ours}")
+    await other.err_line("recording to")
+    ended = await (await spawn(*_GYMTAP, "up", "--map", f"here={ours}->localhost:{theirs}")).end()
+    assert ended.status == 2, ended.err
+    assert f"in a circle: here -> there of pid {other.pid} -> here" in ended.err.splitlines()[0]
+    chain = await spawn(*_GYMTAP, "up", "-c", str(tmp_path / "chain"), "--map", f"before=0->{theirs}")
+    await chain.err_line("recording to")
+
+
 async def test_a_port_that_is_taken_names_its_owner(spawn, tmp_path) -> None:
     """Status 4, and nothing is left half up, nor an empty capture that would be the newest."""
     with socket.socket() as owner:

@@ -51,3 +51,8 @@ async def test_a_storm_is_said_while_it_goes_on_and_once(tmp_path: Path) -> None
 
 def test_a_capture_that_is_not_there_says_nothing(tmp_path: Path) -> None:
     assert alarms_of(tmp_path / "nothing") == []
+
+
+def test_what_the_system_refuses_for_now_says_nothing_and_ends_no_watch(tmp_path: Path) -> None:
+    """As where no more files may be opened; a name that is too long is refused alike."""
+    assert alarms_of(tmp_path / ("long" * 100)) == []
