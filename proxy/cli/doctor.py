@@ -15,6 +15,7 @@ from gymtap.proxy.cli.options import JsonOption
 
 if TYPE_CHECKING:
     from gymtap.proxy.doctor.report import Report
+    from gymtap.proxy.store import Capture
 
 
 def register(app: typer.Typer) -> None:
@@ -63,7 +64,6 @@ def _doctor(
 
     The exit status is 0 for healthy, 1 for a problem, 2 where nothing could be looked at.
     """
-    from gymtap.proxy.cli.choose import open_capture
     from gymtap.proxy.core.errors import UsageError
     from gymtap.proxy.doctor.looked import Given
     from gymtap.proxy.doctor.walk import examine
@@ -72,7 +72,7 @@ def _doctor(
     if source is not None and not source.is_file():
         raise UsageError(f"{source}: no such file", "--source takes the data set, as JSON Lines")
     given = Given(
-        capture=open_capture(capture) if capture is not None or alone else None,
+        capture=_opened(capture) if capture is not None or alone else None,
         output=output,
         logs=tuple(log or ()),
         source=source,
@@ -87,6 +87,19 @@ def _doctor(
     else:
         _draw(report, capture)
     raise typer.Exit(report.exit_code)
+
+
+def _opened(name: str | None) -> "Capture":
+    from gymtap.proxy.cli.choose import open_capture
+    from gymtap.proxy.core.errors import CaptureError
+
+    try:
+        return open_capture(name)
+    except CaptureError as error:
+        if name is not None:
+            raise
+        way_out = "a run that was not captured: name its --output and --log, or --config, --gym, --provider"
+        raise CaptureError(str(error), way_out) from error
 
 
 def _draw(report: "Report", capture: str | None) -> None:

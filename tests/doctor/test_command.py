@@ -54,6 +54,13 @@ def test_what_is_not_there_is_one_line_and_2(gymtap: Call, tmp_path: Path) -> No
     assert gymtap("doctor", "--gym", "nonsense")[0] == 2
 
 
+def test_without_any_capture_the_way_out_is_what_else_it_looks_at(gymtap: Call) -> None:
+    code, out, err = gymtap("doctor")
+    assert (code, out) == (3, "")
+    assert "no captures in" in err.splitlines()[0]
+    assert "--output" in err.splitlines()[1]
+
+
 def test_why_works_on_the_same_files(gymtap: Call, run: Any) -> None:
     log = run.log("Traceback (most recent call last):\n  File \"x.py\", line 1, in verify\nKeyError: 'tepid'\n")
     code, out, _ = gymtap("why", "--log", log, "--output", run.output, "--source", run.source)
