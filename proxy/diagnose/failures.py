@@ -256,14 +256,15 @@ def _exchange_failure(exchange: Seen, tree: CallTree) -> Failure:
     parent = tree.parents.get(exchange.id)
     innermost = exchange.unwrapped
     recovered = _recovered(exchange, tree)
-    beyond = _beyond(innermost) if innermost.leaf.kind is not LeafKind.EXCEPTION else None
+    quoted = _quotes_a_provider(exchange)
+    beyond = Call.PROVIDER if quoted else _beyond(innermost) if innermost.leaf.kind is not LeafKind.EXCEPTION else None
     return Failure(
         source="exchange",
         where=exchange.id,
         said=said(innermost, exchange.error_text),
         order=exchange.started_ms if exchange.started_ms is not None else tree.order(exchange),
         call=beyond or exchange.call,
-        judge=exchange.judge or _wrapped_by_judge(innermost),
+        judge=exchange.judge or _wrapped_by_judge(innermost) or (quoted and exchange.call is Call.VERIFY),
         status=_told_status(innermost) if beyond else exchange.status,
         error=exchange.error,
         timeout=exchange.timeout,
@@ -272,6 +273,14 @@ def _exchange_failure(exchange: Seen, tree: CallTree) -> Failure:
         swallowed=parent is not None and not parent.failed and not parent.is_open and not recovered,
         recovered=recovered,
     )
+
+
+def _quotes_a_provider(exchange: Seen) -> bool:
+    """Whether a Gym server raised what a provider told its own client (an SDK's exception), which nobody recorded."""
+    innermost = exchange.unwrapped
+    raised = any(wrapper.kind == "exception" for wrapper in innermost.wrappers)
+    own = exchange.call in {Call.VERIFY, Call.RUN, Call.RESPONSES, Call.MODEL}
+    return own and raised and innermost.leaf.kind is LeafKind.PROVIDER_ERROR and not exchange.wraps
 
 
 def said(innermost: Unwrapped, *more: str) -> str:

@@ -26,6 +26,12 @@ WORLD: tuple[Any, ...] = (
     {"error": "Your account quota of 3 bookings has been reached"},
     {"message": "Access token is missing, invalid or expired."},
     {"message": "No connection available: flight 503 is full, connection BA12 timed out of season", "status": "error"},
+    {"output": "curl: (7) Failed to connect to localhost port 80: Connection refused\n", "exit_code": 7},
+    {"stdout": "", "stderr": "Execution timed out after 10 seconds", "status": "timeout"},
+    {"output": "", "exit_code": 1},
+    {"error": "Meeting room is unavailable at that time"},
+    {"error": "Too many guests for this table"},
+    {"content": [{"type": "text", "text": "ENOENT: no such file or directory, open 'x'"}], "isError": True},
     "Error: division by zero",
 )
 VERDICTS: tuple[dict[str, Any], ...] = (

@@ -48,7 +48,7 @@ _UNREACHED = (
     r"api request to \S+ failed|cannot connect to host|"
     r"clientconnectorerror|newconnectionerror|failed to establish a new connection|all connection attempts failed|"
     r"(?:couldn't|could not|unable to|failed to|cannot) connect to|check your internet|apiconnectionerror|"
-    r"connection error\.|max retries exceeded with url|connectionerror\(|\b(?:econnrefused|enotfound|ehostunreach)\b|"
+    r"connection error\.|max retries exceeded|connectionerror\(|\b(?:econnrefused|enotfound|ehostunreach)\b|"
     r"cannot find the requested files in the (?:local|disk) cache|"
     r"backend[^\n]{0,40}(?:refused|unreachable|is down|unavailable)"
 )
@@ -58,6 +58,12 @@ _SANDBOX_GONE = (
     r"(?:sandbox|container|browser|jupyter|kernel|pod\b|\bvm\b)[^\n]{0,60}(?:failed|error|not (?:ready|available|found|"
     r"running)|unavailable|shut ?down|terminated|stopped|died|dead|crashed|disconnected|been closed|gone|no longer)"
 )
+
+
+_BACKEND_GONE = (
+    rf"{_UNREACHED}|^(?:mcp error )?(?:-32000\W+)?connection closed|^internal server error|service unavailable"
+)
+"""What a tool that answers 200 tells of a backend that is not there."""
 
 
 def _gateway(view: View) -> Iterator[Sight]:
@@ -212,13 +218,19 @@ def _judge_told(view: View) -> Iterator[Sight]:
 def _tool_tells_backend(view: View) -> Iterator[Sight]:
     """Tools that answer 200 and tell of nothing but a backend that cannot be reached."""
     for exchange, text in hopeless_tools(view.material.exchanges):
-        if re.search(_UNREACHED, text, re.IGNORECASE) or (told_status(text) or 0) >= 500:
+        if re.search(_BACKEND_GONE, text, re.IGNORECASE) or (told_status(text) or 0) >= 500:
             yield exchange_sight(view, exchange, text[:300], exchange.path.rsplit("/", 1)[-1])
+
+
+def _tool_tells_disk(view: View) -> Iterator[Sight]:
+    for exchange, text in hopeless_tools(view.material.exchanges):
+        if re.search(r"no space left on device|errno 28\b|read-only file system", text, re.IGNORECASE):
+            yield exchange_sight(view, exchange, text[:300], text[:160])
 
 
 def _tool_tells_sandbox(view: View) -> Iterator[Sight]:
     for exchange, text in hopeless_tools(view.material.exchanges):
-        match = re.search(_SANDBOX_GONE, text, re.IGNORECASE)
+        match = re.search(rf"{_SANDBOX_GONE}|no such container", text, re.IGNORECASE)
         named = re.search(r"sandbox|browser|jupyter|docker|playwright", text, re.IGNORECASE)  # else it may be of a game
         if match and named and not re.search(ALLOTMENT, text, re.IGNORECASE):
             yield exchange_sight(view, exchange, text[:300], match[0])
@@ -451,11 +463,14 @@ RULES: tuple[Rule, ...] = (
         id="infra.disk",
         layer=Layer.INFRA,
         needs="Words that a filesystem is full, read-only, stale or refuses",
-        sees=said(
-            r"no space left on device|errno 28|disk quota exceeded|errno 122|read-only file system|errno 30|"
-            r"stale file handle|errno 116|input/output error|errno 5\]|transport endpoint is not connected|"
-            r"structure needs cleaning|permissionerror|permission denied|errno 13\]|database or disk is full|"
-            r"database is locked|af_unix path (?:too long|length)"
+        sees=both(
+            _tool_tells_disk,
+            said(
+                r"no space left on device|errno 28|disk quota exceeded|errno 122|read-only file system|errno 30|"
+                r"stale file handle|errno 116|input/output error|errno 5\]|transport endpoint is not connected|"
+                r"structure needs cleaning|permissionerror|permission denied|errno 13\]|database or disk is full|"
+                r"database is locked|af_unix path (?:too long|length)"
+            ),
         ),
         cause="The filesystem refused: {what}.",
         next_action="Free space or correct the mount and its permissions on that node, then resume into a clean "

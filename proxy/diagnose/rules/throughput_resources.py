@@ -215,7 +215,11 @@ RULES: tuple[Rule, ...] = (
         sees=both(
             said(statuses=(429, 529), sources=("exchange", "log", "result")),
             said(_RATE, statuses=(400, 403, 413, 429, 500, 503, 529), unless=r"toomanyrequests: |pull rate limit"),
-            _tool_tells(r"too many requests|rate[_ -]?limit|requests per (?:second|min)", 429, 529),
+            _tool_tells(
+                r"too many requests|rate[_ -]?limit|requests per (?:second|min)|quota exceeded for [^\n]{0,20}\bapi",
+                429,
+                529,
+            ),
         ),
         cause="The {role}'s provider limits the rate, and more was asked of it than it takes: {what}.",
         next_action="Lower the {role}'s concurrency (num_samples_in_parallel bounds both), back off as Retry-After "
@@ -253,9 +257,13 @@ RULES: tuple[Rule, ...] = (
         id="throughput.tool_queue",
         layer=Layer.THROUGHPUT_RESOURCES,
         needs="A tool that tells of nothing but waiting for a free worker, in a row without reward",
-        sees=_tool_tells(
-            r"\bqueued (?:for )?\d|(?:wait\w*|queue\w*)[^\n]{0,40} for (?:a |an )?(?:free|available|idle) (?:worker|"
-            r"slot|sandbox|container|session)|queue (?:is )?full|no (?:free|idle|available) (?:worker|slot)s?"
+        sees=both(
+            said(r"pool (?:is )?(?:exhausted|full)", calls=frozenset({Call.TOOL})),
+            _tool_tells(
+                r"\bqueued (?:for )?\d|(?:wait\w*|queue\w*)[^\n]{0,40} for (?:a |an )?(?:free|available|"
+                r"idle) (?:worker|"
+                r"slot|sandbox|container|session)|queue (?:is )?full|no (?:free|idle|available) (?:worker|slot)s?"
+            ),
         ),
         cause="The tool's own pool had no room, so the call waited until its time limit: {what}.",
         next_action="Give the pool more workers or lower the rollouts in flight, and leave these rows out of the mean; "
