@@ -24,3 +24,4 @@ grep '^gymtap: ' "$GYMTAP_GYM_WORK/gym.log" >&2 || true
 
 "$bin/gymtap" rows "$capture"
 "$bin/gymtap" tree 0.0 --capture "$capture"
+echo "look around: .venv/bin/gymtap tui $capture" >&2

@@ -3,6 +3,8 @@
 Two environments that Gym ships and one of our own, with a provider that fails by what it is asked. Two rows never end:
 their provider does not answer, or drops every connection. Gym stays up until stdin ends, to look around in and to
 replay; the line `stop provider` ends the provider before.
+
+    make gym-env && .venv/bin/python examples/failing_gym/run.py
 """
 
 import json
