@@ -3,7 +3,6 @@
 import contextlib
 import sys
 from collections.abc import Iterable, Iterator
-from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, BinaryIO
 
@@ -46,6 +45,7 @@ def _export(
     from gymtap.proxy.cli.choose import open_capture, parse_row
     from gymtap.proxy.core.errors import UsageError
     from gymtap.proxy.core.filter import parse
+    from gymtap.proxy.core.named import one_of
     from gymtap.proxy.export import Chosen, Wanted
     from gymtap.proxy.export.write import write
     from gymtap.schemas import Call, ServerKind
@@ -61,7 +61,7 @@ def _export(
     opened = open_capture(capture)
     rows = _rows(opened, key, passes) if key is not None or passes.tests else None
     keys = None if rows is None else frozenset(one.key for one in rows)
-    chosen = Chosen(opened, Wanted(ids, keys, _one_of(Call, call), _one_of(ServerKind, kind), server, failed or None))
+    chosen = Chosen(opened, Wanted(ids, keys, one_of(Call, call), one_of(ServerKind, kind), server, failed or None))
     with _opened(output) as out:
         write(to, chosen, _failing(opened.rows() if rows is None else rows, failed=failed), out)
     _tell(chosen, to, output)
@@ -81,18 +81,6 @@ def _rows(capture: "Capture", key: "RowKey | None", passes: "Filter") -> "list[R
 
 def _failing(rows: "Iterable[Row]", *, failed: bool) -> "Iterator[Row]":
     return (row for row in rows if not failed or row.state == "failed")
-
-
-def _one_of[T: StrEnum](kinds: type[T], text: str | None) -> T | None:
-    """The one that is so called. Raises UsageError, with those that there are."""
-    from gymtap.proxy.core.errors import UsageError
-
-    if text is None:
-        return None
-    try:
-        return kinds(text)
-    except ValueError:
-        raise UsageError(f"there is no {text!r}", f"there are: {', '.join(kinds)}") from None
 
 
 @contextlib.contextmanager

@@ -13,6 +13,7 @@ from typing import Any
 
 from gymtap.proxy.core.errors import CaptureError, UsageError
 from gymtap.proxy.core.filter import parse
+from gymtap.proxy.core.named import one_of
 from gymtap.proxy.diagnose.capture import diagnose_row
 from gymtap.proxy.diagnose.causes import causes
 from gymtap.proxy.diagnose.listing import listed_rows
@@ -88,7 +89,7 @@ def rows(capture: Capture, query: Query) -> dict[str, Any]:
     among = _among(capture, query)
     found = capture.rows(
         failed=flag(query, "failed"),
-        state=RowState(query["state"]) if "state" in query else None,
+        state=one_of(RowState, query.get("state")),
         agent=query.get("agent"),
         task=_number(query, "task"),
     )
@@ -124,8 +125,8 @@ def exchanges(capture: Capture, query: Query) -> dict[str, Any]:
     after = capture.exchange(query["after"]) if "after" in query else None
     found = capture.exchanges(
         row=capture.row(_key(query["row"])).key if "row" in query else None,
-        call=Call(query["call"]) if "call" in query else None,
-        kind=ServerKind(query["kind"]) if "kind" in query else None,
+        call=one_of(Call, query.get("call")),
+        kind=one_of(ServerKind, query.get("kind")),
         server=query.get("server"),
         failed=flag(query, "failed"),
         since_ns=after.started_ns if after else None,

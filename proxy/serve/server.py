@@ -28,6 +28,7 @@ from gymtap.proxy.serve.route import Handler, Parameter, Route, Schema
 from gymtap.proxy.store import Capture
 from gymtap.schemas import Call, CaptureInfo, Diagnosis, Exchange, Finding, Row, RowState, ServerKind
 
+_CAPTURE = "/v1/captures/{capture}"
 _BEGUN = web.RequestKey("begun", bool)
 _NONE: Mapping[str, str] = MappingProxyType({})
 _PIECE_EXCHANGES = 200
@@ -131,14 +132,15 @@ def _error(status: int, message: str, hint: str, headers: Mapping[str, str] = _N
 
 
 def _guard(token: str, public: frozenset[str]) -> Any:
-    wanted = f"Bearer {token}".encode()
+    wanted = token.encode()
 
     @web.middleware
     async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
         if not _HOSTS.fullmatch(request.headers.get("Host", "")):
             return _error(403, "this server is loopback's, and has no other name", "ask for 127.0.0.1 or localhost")
-        given = request.headers.get("Authorization", "").encode("utf-8", "surrogateescape")
-        if request.path not in public and not secrets.compare_digest(given, wanted):
+        scheme, _, given = request.headers.get("Authorization", "").partition(" ")
+        known = secrets.compare_digest(given.strip().encode("utf-8", "surrogateescape"), wanted)
+        if request.path not in public and not (known and scheme.lower() == "bearer"):
             challenge = {"WWW-Authenticate": "Bearer"}
             return _error(401, "the token is missing or wrong", "send it as Authorization: Bearer TOKEN", challenge)
         return await handler(request)
@@ -151,90 +153,87 @@ def _guard(token: str, public: frozenset[str]) -> Any:
 
 def _routes(shelf: Shelf) -> list[Route]:
     routes: list[Route] = []
-    capture = "/v1/captures/{capture}"
 
     async def openapi(_: web.Request) -> web.Response:
         return _json(document(routes, version("gymtap")))
 
+    routes += [
+        Route("/openapi.json", "This document.", openapi, {"type": "object"}, open=True),
+        *_of_captures(shelf),
+        *_of_rows(shelf, f"{_CAPTURE}/rows"),
+        *_of_exchanges(shelf, f"{_CAPTURE}/exchanges"),
+    ]
+    return routes
+
+
+def _of_captures(shelf: Shelf) -> Iterator[Route]:
     async def captures(_: web.Request) -> web.Response:
         return _json({"captures": await asyncio.to_thread(shelf.infos)})
 
-    routes += [
-        Route("/openapi.json", "This document.", openapi, {"type": "object"}, open=True),
-        Route("/v1/captures", "All captures, newest first.", captures, _listed("captures", _named(CaptureInfo))),
-        Route(capture, "What a capture says of itself.", _read(shelf, reading.info, "capture"), _named(CaptureInfo)),
-        Route(
-            f"{capture}/rows",
-            "Rows, by start time.",
-            _read(shelf, reading.rows, query=True),
-            _paged("rows", _labelled()),
-            (
-                _FAILED,
-                Parameter("state", {"enum": [str(state) for state in RowState]}, "Only rows in this state."),
-                Parameter("agent", _TEXT, "Only rows of this agent."),
-                Parameter("task", _NUMBER, "Only rollouts of this task index."),
-                _FILTER,
-                *_PAGE,
-            ),
-        ),
-        Route(
-            f"{capture}/rows/{{row}}",
-            f"A row with its exchanges, the first {reading.LIMIT_MAX:,} of them.",
-            _read(shelf, reading.row, "row"),
-            _object({"row": _labelled(), "exchanges": _array(reference(Exchange)), "more": _BOOLEAN}),
-        ),
-        Route(
-            f"{capture}/rows/{{row}}/diagnosis",
-            "Why a row went as it did.",
-            _read(shelf, reading.diagnosis, "row"),
-            reference(Diagnosis),
-        ),
-        Route(
-            f"{capture}/causes",
-            "Failed rows grouped by cause, the most frequent first.",
-            _read(shelf, reading.all_causes, query=True),
-            _listed("causes", _cause()),
-            (_FILTER,),
-        ),
-        Route(
-            f"{capture}/exchanges",
-            "Exchanges, by start time.",
-            _read(shelf, reading.exchanges, query=True),
-            _paged("exchanges", reference(Exchange)),
-            (
-                Parameter("row", _TEXT, "Only this row's, by its label."),
-                Parameter("call", {"enum": [str(call) for call in Call]}, "Only such calls."),
-                Parameter("kind", {"enum": [str(kind) for kind in ServerKind]}, "Only what such servers answered."),
-                Parameter("server", _TEXT, "Only what this server answered."),
-                _FAILED,
-                _FILTER,
-                Parameter("after", _TEXT, "After this exchange, by its id: the way through many, page by page."),
-                *_PAGE,
-            ),
-        ),
-        Route(
-            f"{capture}/exchanges/{{exchange}}",
-            "An exchange, with what checks said of it.",
-            _read(shelf, reading.exchange, "exchange"),
-            _object({"exchange": reference(Exchange), "findings": _array(reference(Finding))}),
-        ),
-        Route(
-            f"{capture}/exchanges/{{exchange}}/{{side}}/body",
-            "A recorded body, as bytes; `X-Content-Type` is what its headers call it.",
-            _body(shelf),
-            {"type": "string", "format": "binary"},
-            media_type="application/octet-stream",
-        ),
-        Route(
-            f"{capture}/events",
-            "Exchanges as they open, change and end (server-sent events `exchange`), until the capture ends (`end`).",
-            _events(shelf),
-            _TEXT,
-            (Parameter("from_start", _BOOLEAN, "Begin with all that there is."),),
-            media_type="text/event-stream",
-        ),
-    ]
-    return routes
+    yield Route("/v1/captures", "All captures, newest first.", captures, _listed("captures", _named(CaptureInfo)))
+    yield Route(_CAPTURE, "What a capture says of itself.", _read(shelf, reading.info, "capture"), _named(CaptureInfo))
+    yield Route(
+        f"{_CAPTURE}/causes",
+        "Failed rows grouped by cause, the most frequent first.",
+        _read(shelf, reading.all_causes, query=True),
+        _listed("causes", _cause()),
+        (_FILTER,),
+    )
+    yield Route(
+        f"{_CAPTURE}/events",
+        "Exchanges as they open, change and end (server-sent events `exchange`), until the capture ends (`end`).",
+        _events(shelf),
+        _TEXT,
+        (Parameter("from_start", _BOOLEAN, "Begin with all that there is."),),
+        media_type="text/event-stream",
+    )
+
+
+def _of_rows(shelf: Shelf, path: str) -> Iterator[Route]:
+    wanted = (
+        _FAILED,
+        Parameter("state", {"enum": [str(state) for state in RowState]}, "Only rows in this state."),
+        Parameter("agent", _TEXT, "Only rows of this agent."),
+        Parameter("task", _NUMBER, "Only rollouts of this task index."),
+        _FILTER,
+    )
+    listed = _paged("rows", _labelled())
+    yield Route(path, "Rows, by start time.", _read(shelf, reading.rows, query=True), listed, (*wanted, *_PAGE))
+    yield Route(
+        f"{path}/{{row}}",
+        f"A row with its exchanges, the first {reading.LIMIT_MAX:,} of them.",
+        _read(shelf, reading.row, "row"),
+        _object({"row": _labelled(), "exchanges": _array(reference(Exchange)), "more": _BOOLEAN}),
+    )
+    diagnosis = _read(shelf, reading.diagnosis, "row")
+    yield Route(f"{path}/{{row}}/diagnosis", "Why a row went as it did.", diagnosis, reference(Diagnosis))
+
+
+def _of_exchanges(shelf: Shelf, path: str) -> Iterator[Route]:
+    wanted = (
+        Parameter("row", _TEXT, "Only this row's, by its label."),
+        Parameter("call", {"enum": [str(call) for call in Call]}, "Only such calls."),
+        Parameter("kind", {"enum": [str(kind) for kind in ServerKind]}, "Only what such servers answered."),
+        Parameter("server", _TEXT, "Only what this server answered."),
+        _FAILED,
+        _FILTER,
+        Parameter("after", _TEXT, "After this exchange, by its id: the way through many, page by page."),
+    )
+    listed, read = _paged("exchanges", reference(Exchange)), _read(shelf, reading.exchanges, query=True)
+    yield Route(path, "Exchanges, by start time.", read, listed, (*wanted, *_PAGE))
+    yield Route(
+        f"{path}/{{exchange}}",
+        "An exchange, with what checks said of it.",
+        _read(shelf, reading.exchange, "exchange"),
+        _object({"exchange": reference(Exchange), "findings": _array(reference(Finding))}),
+    )
+    yield Route(
+        f"{path}/{{exchange}}/{{side}}/body",
+        "A recorded body, as bytes; `X-Content-Type` is what its headers call it.",
+        _body(shelf),
+        {"type": "string", "format": "binary"},
+        media_type="application/octet-stream",
+    )
 
 
 def _array(items: Schema) -> Schema:
