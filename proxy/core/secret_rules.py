@@ -95,6 +95,11 @@ _QUERY = re.compile(rb"(?:[?&](?:amp;)?|\\u0026)(?i:" + QUERY_NAMES.encode() + r
 _USERINFO = re.compile(rb"://(?:([^/\s\"'@:\\?#]{0,128}):([^/\s\"'@\\?#]{1,256})|([^/\s\"'@:\\?#]{16,256}))@")
 
 _NEWLINE = rb"(?:\r?\n|(?:\\+r)?\\+n)"
+_ENTRY = re.compile(
+    _NEWLINE
+    + rb"[ \t]{0,64}(?P<dash>-[ \t]{1,8})?(?:\\*[\"'])?(?P<item>[^\s\"'\\]{1,512}+)(?:\\*[\"'])?(?=[\r\n\"'\\]|\Z)"
+)
+_BLOCK = re.compile(rb"[|>][-+]?[ \t]{0,8}(?=[\r\n\\])")
 _PART = re.compile(rb"form-data;[^\r\n]{0,256}?[ ;]name\*?=(?:utf-8'')?\\*\"?([^\"\r\n;\\]{1,128})", re.IGNORECASE)
 _PART_BEGIN = re.compile(_NEWLINE + _NEWLINE)
 _PART_END = re.compile(_NEWLINE + rb"--|\Z")
@@ -185,10 +190,21 @@ def _bare(data: bytes, match: re.Match[bytes], *, sure: bool) -> Iterator[Span]:
     if _TYPES.match(data, start) or (found is None and not sure):
         return
     if sure and match["colon"] == b":" and _LINE_START.search(data, max(0, match.start() - 64), match.start()):
-        found = _LINE.match(data, start)
+        if found is None:
+            yield from _entries(data, start)
+        found = None if _BLOCK.match(data, start) else _LINE.match(data, start)
     if found is None or data[found.end() : found.end() + 1] in (b"(", b"["):
         return
     yield from _content(data, start, start + len(found[0].rstrip()), sure=sure)
+
+
+def _entries(data: bytes, start: int) -> Iterator[Span]:
+    """The items of a YAML list below a name, or a block's first line; they may be prose, so not any word is secret."""
+    block = _BLOCK.match(data, start)
+    match = _ENTRY.match(data, block.end() if block else start)
+    while match is not None and (match["dash"] or block):
+        yield from _content(data, *match.span("item"), sure=False)
+        match = None if block else _ENTRY.match(data, match.end())
 
 
 def keyed(data: bytes, lower: bytes) -> Iterator[Span]:

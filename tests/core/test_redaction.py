@@ -152,6 +152,18 @@ def test_a_yaml_value_is_secret_to_the_end_of_its_line(name: str, value: str) ->
     assert "user: x" in clean
 
 
+@pytest.mark.parametrize("name", [name for name in WRAPPINGS if name != "in a log line"])
+@pytest.mark.parametrize("below", ["- {0}\n- {0}", "  - '{0}'\n  - {0}", '- "{0}"', "  {0}"])
+def test_what_stands_below_a_yaml_name_is_secret_if_it_looks_so(name: str, below: str) -> None:
+    """The items of a list, and a block; other items are prose."""
+    block = "" if "-" in below else " |-"
+    clean = body(WRAPPINGS[name](f"search_api_key:{block}\n{below.format(SECRET)}\nuser: x"))
+    assert SECRET not in clean
+    assert "user: x" in clean
+    prose = WRAPPINGS[name](f"passwords:{block}\n{below.format('rotated')}\nuser: x")
+    assert body(prose) == prose
+
+
 def test_replacements_are_counted() -> None:
     assert REDACTOR.body(json.dumps({"api_key": SECRET, "x": "sk-" + SECRET}).encode())[1] == 2
     assert REDACTOR.body(b'{"x": 1}') == (b'{"x": 1}', 0)
@@ -300,6 +312,9 @@ def test_a_stream_hides_what_the_whole_hides_wherever_it_is_cut(parts: list[str]
         "api_key\\" + "\\n" * 100_000,
         "?key=" * 40_000,
         '"secrets": [' + '"a",' * 50_000,
+        "secrets:" + "\n- aaaaaaaaaaa1" * 15_000,
+        "secrets:\n- a\n" * 15_000,
+        "secrets:\n" * 25_000,
     ],
 )
 def test_hostile_bodies_cost_linear_time(hostile: str, is_linear: Callable[..., bool]) -> None:
