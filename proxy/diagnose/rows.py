@@ -146,6 +146,10 @@ def _input_flaws(items: list[Any], at: str) -> Iterator[Flaw]:
         kind = item.get("type")
         if kind == "function_call":
             called.add(str(item.get("call_id")))
+            if not isinstance(item.get("arguments"), str):
+                yield Flaw(
+                    "input", f"{at}/{number}/arguments", f"is {_name(item.get('arguments'))}, not JSON as a string"
+                )
         if kind == "function_call_output" and str(item.get("call_id")) not in called:
             yield Flaw("input", f"{at}/{number}/call_id", "answers a call that is not there before it")
         if item.get("role") == "tool" or "tool_calls" in item:
@@ -153,16 +157,25 @@ def _input_flaws(items: list[Any], at: str) -> Iterator[Flaw]:
         role = item.get("role")
         if kind in {None, "message"} and isinstance(role, str) and role not in {*_ROLES, "tool"}:
             yield Flaw("input", f"{at}/{number}/role", f"{role[:40]!r} is no role of the Responses API")
-        for part, chat_form in _chat_parts(item.get("content")):
-            yield Flaw("input", f"{at}/{number}/content/{part}", f"has the chat-style type {chat_form!r}")
-        if kind in {None, "message"} and role in {"user", "system", "developer"} and item.get("content") is None:
-            yield Flaw("input", f"{at}/{number}/content", "is null or missing")
+        yield from _content_flaws(item, f"{at}/{number}/content")
         if kind in _CHAT_KINDS:
             yield Flaw(
                 "input", f"{at}/{number}", f"is a content part ({kind!r}), not an item; parts stand in a message"
             )
         if kind in {None, "message"} and "role" not in item:
             yield Flaw("input", f"{at}/{number}", "has neither a role nor a type")
+
+
+def _content_flaws(item: dict[str, Any], at: str) -> Iterator[Flaw]:
+    content = item.get("content")
+    for part, chat_form in _chat_parts(content):
+        yield Flaw("input", f"{at}/{part}", f"has the chat-style type {chat_form!r}")
+    if item.get("type") not in {None, "message"}:
+        return
+    if content is None and item.get("role") in {"user", "system", "developer"}:
+        yield Flaw("input", at, "is null or missing")
+    elif content is not None and not isinstance(content, str | list):
+        yield Flaw("input", at, f"is {_name(content)}, neither text nor parts")
 
 
 def _chat_parts(content: Any) -> Iterator[tuple[int, str]]:

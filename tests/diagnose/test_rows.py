@@ -50,6 +50,8 @@ def params(**fields: Any) -> dict[str, Any]:
         (params(tools=[{"type": "function", "function": {"name": "f"}}]), "/responses_create_params/tools/0/function"),
         (params(tools=[{"type": "function", "name": "a b"}]), "/responses_create_params/tools/0/name"),
         (params(input=[{"type": "function_call_output", "call_id": "x"}]), "/responses_create_params/input/0/call_id"),
+        (params(input=[{"role": "user", "content": 5}]), "/responses_create_params/input/0/content"),
+        (params(input=[{"type": "function_call", "arguments": {}}]), "/responses_create_params/input/0/arguments"),
     ],
 )
 def test_a_bad_row_is_faulted_at_the_place_where_it_is_bad(row: Any, pointer: str) -> None:
