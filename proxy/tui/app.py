@@ -103,6 +103,7 @@ class GymtapTui(App[Path]):
         Binding("colon,ctrl+p", "command_palette", "Commands", key_display=":", show=False),
         Binding("question_mark", "help", "Help", key_display="?", show=False),
         Binding("ctrl+q", "quit", "Quit", show=False),
+        Binding("ctrl+z", "suspend_process", "Suspend, until `fg`", show=False),
         Binding("Q", "quit", "Quit", show=False),
     ]
 

@@ -107,6 +107,22 @@ def test_told_to_end_it_leaves_the_terminal_whole(
     _is_whole(terminal)
 
 
+def test_it_stands_back_for_the_shell_and_comes_again(demo_capture: Path, terminals: list[Terminal]) -> None:
+    terminal = Terminal([sys.executable, "-m", "gymtap", "tui", str(demo_capture)])
+    terminals.append(terminal)
+    terminal.until(b"top causes")
+    os.write(terminal.master, b"\x1a")
+    assert os.waitid(os.P_PID, terminal.process.pid, os.WSTOPPED) is not None
+    terminal.until(LEAVES_SCREEN)
+    _is_whole(terminal)
+    terminal.written = b""
+    terminal.process.send_signal(signal.SIGCONT)
+    terminal.until(b"top causes")
+    os.write(terminal.master, b"q")
+    assert terminal.ended() == 0
+    _is_whole(terminal)
+
+
 def test_told_to_end_it_ends_though_nobody_reads_its_terminal(demo_capture: Path, terminals: list[Terminal]) -> None:
     """The escape sequences by which it leaves are written, too; a dead connection would keep the process for ever."""
     terminal = Terminal([sys.executable, "-m", "gymtap", "tui", str(demo_capture)])

@@ -32,7 +32,7 @@ PAGES = (Page, Overview, RowsPage, RowPage, ExchangePage, InFlight, TextPage, Co
 WIDGETS = (Lines, JsonTree, Strips)
 MOVES = re.compile(
     r"move|go|half|page|choose|fold|fold_all|tab|moment|open_before|follow|next|again|row|parent"
-    r"|app\.(back|focus_next|focus_previous|quit|help|rows)|command_palette|help|quit"
+    r"|app\.(back|focus_next|focus_previous|quit|help|rows)|command_palette|help|quit|suspend_process"
 )
 """Actions that only lead about in the UI."""
 
