@@ -15,7 +15,9 @@ _PLACE = re.compile(
     r"(?:unsupported|unknown|unrecognized) (?:parameter|value|argument|request argument)[^\n'\"]{0,40}['\"](\w+)['\"]",
     re.IGNORECASE,
 )
-_NOT_A_PARAMETER = frozenset({"messages", "input", "tools", "model", "image_url", "audio", "video", "body", "prompt"})
+_NOT_A_PARAMETER = frozenset(
+    {"messages", "input", "tools", "tool_choice", "model", "image_url", "audio", "video", "body", "prompt"}
+)
 _ROW_NAMES = {
     "max_tokens": ("max_output_tokens",),
     "max_completion_tokens": ("max_output_tokens",),

@@ -84,6 +84,7 @@ def layer_of(status: int, body: str) -> str:
         ("Input data may contain inappropriate content.", "data_schema"),
         ("messages: text content blocks must be non-empty", "data_schema"),
         ("Please ensure that function call turn comes immediately after a user turn.", "verifier_runtime"),
+        ("When using `tool_choice`, `tools` must be set. (parameter=tool_choice)", "model_serving"),
         ('can only concatenate str (not "list") to str', "model_serving"),
     ],
 )
