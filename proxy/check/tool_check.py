@@ -125,13 +125,13 @@ class ToolCheck:
             self._lists[key] = check_tools(carrier.row)
         for found in self._lists[key]:
             self.report.add(found, carrier.where)
+        self._format(params or {}, at, carrier.where)
         if not isinstance(tools, list):
             return
         self.report.tools += len(tools)
         for index, tool in enumerate(tools):
             self._tool(tool, (*at, "tools", index), carrier.where)
         self._list(tools, carrier.where, pointer((*at, "tools")))
-        self._format(params or {}, at, carrier.where)
 
     def _key(self, row: Mapping[str, Any], params: Mapping[str, Any] | None, tools: Any) -> bytes:
         about = {name: row[name] for name in _ROW_FIELDS if name in row}
@@ -188,7 +188,7 @@ class ToolCheck:
             yield whole, fault.path
 
     def _weight(self, route: Route, *, strict: bool) -> tuple[Severity, str]:
-        if self._routes is not None or (route is Route.STRICT_TOOL and strict):
+        if self._routes is not None or route is Route.RESPONSE_FORMAT or (route is Route.STRICT_TOOL and strict):
             return Severity.ERROR, ""
         if route is Route.STRICT_TOOL:
             return Severity.NOTE, ", were it strict: true (as it is, nothing is compiled)"
@@ -221,25 +221,23 @@ class ToolCheck:
 
     def _format(self, params: Mapping[str, Any], at: tuple[str | int, ...], where: str) -> None:
         """A request's own response format (`text.format`, or Chat's `response_format`) is compiled as well."""
-        for path, schema in _formats(params):
+        for place, schema in formats_of(params):
             key = _digest(["format", schema])
-            if self._engines is None or key in self._lists:
-                continue
-            self._lists[key] = []
-            (answer,) = check_grammar(self._engines, "response_format", schema, (Route.RESPONSE_FORMAT,), self._backend)
-            self.report.grammar_checks.append((where, answer))
-            for fault in answer.faults:
-                message = _message(answer, fault, "")
-                fix = _sentence(str(fault.edit)) if fault.edit else None
-                found = finding(
-                    "grammar.response_format",
-                    Severity.ERROR,
-                    message,
-                    (*at, *path, *fault.path),
-                    found=fault.found,
-                    fix=fix,
-                )
-                self.report.add(found, where)
+            if key not in self._tools:
+                self._tools[key] = list(self._compiled_format(schema, where))
+            for found, path in self._tools[key]:
+                placed = found.model_copy(update={"pointer": pointer((*at, *place, *path))})
+                self.report.add(placed, where, (key, path))
+
+    def _compiled_format(self, schema: Any, where: str) -> Iterator[tuple[Finding, tuple[Any, ...]]]:
+        if self._engines is None:
+            return
+        (answer,) = check_grammar(self._engines, "response_format", schema, (Route.RESPONSE_FORMAT,), self._backend)
+        self.report.grammar_checks.append((where, answer))
+        if answer.verdict.ok is None:
+            self.report.not_run.add(f"{answer.route}: {answer.verdict.reason}")
+        elif answer.verdict.refused:
+            yield from self._refused(answer, strict=True)
 
 
 def _digest(value: Any) -> bytes:
@@ -247,7 +245,8 @@ def _digest(value: Any) -> bytes:
     return hashlib.blake2b(orjson.dumps(value, option=orjson.OPT_SORT_KEYS), digest_size=16).digest()
 
 
-def _formats(params: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+def formats_of(params: Mapping[str, Any]) -> Iterator[tuple[tuple[str, ...], Any]]:
+    """The schemas of a request's response format, in either dialect, with their places in it."""
     text, chat = params.get("text"), params.get("response_format")
     responses = text.get("format") if isinstance(text, dict) else None
     if isinstance(responses, dict) and isinstance(responses.get("schema"), dict):

@@ -41,6 +41,8 @@ def to_chat(params: Mapping[str, Any], model: str) -> dict[str, Any]:
 
 def _tools(given: Mapping[str, Any]) -> dict[str, Any]:
     tools, choice = given.get("tools") or [], _choice(given.get("tool_choice"))
+    if not isinstance(tools, list):
+        raise ConversionError("tools is not a list")
     if not tools:
         if choice not in (None, "auto", "none"):
             raise ConversionError(f"tool_choice {choice!r} requires a tool")
@@ -76,7 +78,10 @@ def _choice(choice: Any) -> Any:
     if kind in _REFERENCES:
         return {"type": kind, kind: {key: value for key, value in choice.items() if key != "type"}}
     if kind == "allowed_tools":
-        allowed = {"mode": choice.get("mode"), "tools": [_choice(one) for one in choice.get("tools", ())]}
+        named = choice.get("tools", ())
+        if not isinstance(named, list | tuple):
+            raise ConversionError("the tools of tool_choice are not a list")
+        allowed = {"mode": choice.get("mode"), "tools": [_choice(one) for one in named]}
         return {"type": kind, kind: allowed}
     raise ConversionError(f"Gym converts no tool_choice of type {kind!r}")
 

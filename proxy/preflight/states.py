@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from gymtap.proxy.check.tools import is_strict
 from gymtap.proxy.preflight.answers import FATAL, Answer, Outcome
 
 _PARAMETERS = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -42,10 +43,10 @@ class ServerState:
 def modes_of(request: dict[str, Any]) -> frozenset[str]:
     """What of a server a request needs: `auto` tool calls, `required` (or named) ones, `strict` grammars."""
     found = set()
-    tools = request.get("tools") or []
+    tools = request.get("tools")
     if tools:
         found.add("auto" if request.get("tool_choice", "auto") in ("auto", "none") else "required")
-    if any(isinstance(tool, dict) and tool.get("function", {}).get("strict") is True for tool in tools):
+    if any(is_strict(tool) for tool in (tools if isinstance(tools, list) else ())):
         found.add("strict")
     return frozenset(found)
 

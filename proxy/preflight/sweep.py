@@ -12,6 +12,7 @@ from typing import Any
 
 from gymtap.proxy.check.engines import Engines
 from gymtap.proxy.check.grammar import GrammarCheck, check_grammar
+from gymtap.proxy.check.tool_check import formats_of
 from gymtap.proxy.check.tools import is_strict, parameters_of
 from gymtap.proxy.check.vllm_rules import Route
 from gymtap.proxy.core.contracts.finding import finding
@@ -179,10 +180,9 @@ def _offline(asked: Asked, engines: Engines, *, refused: bool) -> Iterator[tuple
         at = (*asked.at, "tools", index, *inner)
         answers = check_grammar(engines, name, parameters, routes)
         yield from ((at, one) for one in _first_refusal(answers))
-    schema = request.get("response_format", {}).get("json_schema", {}).get("schema")
-    if schema is not None:
-        at = (*asked.at, "text", "format", "schema")
-        yield from ((at, one) for one in check_grammar(engines, "response_format", schema, [Route.RESPONSE_FORMAT]))
+    for place, schema in formats_of(asked.params):
+        answers = check_grammar(engines, "response_format", schema, [Route.RESPONSE_FORMAT])
+        yield from (((*asked.at, *place), one) for one in answers)
 
 
 def _first_refusal(answers: tuple[GrammarCheck, ...]) -> tuple[GrammarCheck, ...]:

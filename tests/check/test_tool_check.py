@@ -72,6 +72,18 @@ def test_tools_that_clash_only_together_are_found(engines: Engines, tmp_path: Pa
     assert rules == ["grammar.required_json.list"]
 
 
+def test_the_response_format_of_rows_without_tools_is_compiled_and_each_row_counted(
+    engines: Engines, tmp_path: Path
+) -> None:
+    """Gym's rows for structured outputs have no tools at all."""
+    schema = {"type": "object", "properties": {"u": {"type": "string", "format": "phone"}}}
+    params = {"input": "hi", "text": {"format": {"type": "json_schema", "name": "x", "schema": schema}}}
+    file = write(tmp_path / "rows.jsonl", *[{"responses_create_params": params}] * 3)
+    (met,) = report(engines, file).findings
+    assert (met.finding.rule, met.finding.severity, met.count) == ("grammar.response_format", Severity.ERROR, 3)
+    assert met.finding.pointer == "/responses_create_params/text/format/schema/properties/u/format"
+
+
 def test_the_requests_own_response_format_is_compiled_too(engines: Engines, tmp_path: Path) -> None:
     schema = {"type": "array", "uniqueItems": True}
     file = write(tmp_path / "rows.jsonl", row(text={"format": {"type": "json_schema", "schema": schema}}))

@@ -11,6 +11,7 @@ from gymtap.proxy.core.errors import UsageError
 from gymtap.proxy.preflight.answers import Outcome
 from gymtap.proxy.preflight.endpoint import Endpoint
 from gymtap.proxy.preflight.plan import plan
+from gymtap.proxy.preflight.states import modes_of
 from gymtap.proxy.preflight.sweep import LiveReport, sweep
 from gymtap.schemas import Severity
 
@@ -192,6 +193,26 @@ async def test_nobody_there_is_a_transport_error(engines: Engines, unused_tcp_po
     async with Endpoint(f"http://127.0.0.1:{unused_tcp_port}/v1") as endpoint:
         report = await sweep(endpoint, plan([], "m"), "m", await endpoint.models(), engines=engines)
     assert [state.name for state in report.states] == ["unreachable"]
+
+
+async def test_a_chat_rows_refused_format_is_pointed_at_where_it_is(provider: Provider, engines: Engines) -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "str"}}}
+    chat = {"messages": [], "response_format": {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}}
+    report = await swept(provider, engines, chat)
+    (found,) = [one for one, _ in report.findings]
+    assert found.pointer == "/response_format/json_schema/schema/properties/a/type"
+
+
+@pytest.mark.parametrize(
+    "odd", [{"tools": True}, {"tools": [{"function": 3}]}, {"response_format": {"json_schema": 1}}]
+)
+async def test_odd_requests_are_sent_as_they_are(provider: Provider, engines: Engines, odd: dict[str, Any]) -> None:
+    """What the endpoint says of them is the answer; nothing here falls over them."""
+    provider.state = "full"
+    made = plan([Carrier("rows:1", {"messages": [], **odd})], "tiny")
+    assert [modes_of(asked.request or {}) for asked in made.asked] != []
+    report = await swept(provider, engines, {"messages": [], **odd})
+    assert [state.name for state in report.states] == ["busy"]
 
 
 async def test_a_list_that_is_too_long_is_no_bad_schema(provider: Provider, engines: Engines) -> None:
