@@ -204,15 +204,18 @@ async def test_a_chat_rows_refused_format_is_pointed_at_where_it_is(provider: Pr
 
 
 @pytest.mark.parametrize(
-    "odd", [{"tools": True}, {"tools": [{"function": 3}]}, {"response_format": {"json_schema": 1}}]
+    ("odd", "modes"), [({"tools": True}, {"auto"}), ({"tools": [{"function": 3}, 4]}, {"auto"}), ({"tools": {}}, set())]
 )
-async def test_odd_requests_are_sent_as_they_are(provider: Provider, engines: Engines, odd: dict[str, Any]) -> None:
-    """What the endpoint says of them is the answer; nothing here falls over them."""
-    provider.state = "full"
-    made = plan([Carrier("rows:1", {"messages": [], **odd})], "tiny")
-    assert [modes_of(asked.request or {}) for asked in made.asked] != []
-    report = await swept(provider, engines, {"messages": [], **odd})
-    assert [state.name for state in report.states] == ["busy"]
+def test_tools_that_are_none_need_nothing_strict(odd: dict[str, Any], modes: set[str]) -> None:
+    assert modes_of(odd) == modes
+
+
+@pytest.mark.parametrize("form", [1, {"json_schema": 1}, {"json_schema": {"schema": []}}])
+async def test_an_odd_response_format_is_for_the_endpoint_to_judge(
+    provider: Provider, engines: Engines, form: Any
+) -> None:
+    report = await swept(provider, engines, {"messages": [], "response_format": form})
+    assert report.outcomes == {"accepted": 1}
 
 
 async def test_a_list_that_is_too_long_is_no_bad_schema(provider: Provider, engines: Engines) -> None:
