@@ -58,8 +58,9 @@ def make(capture: Capture, row: Row, file: Path, *, beside: Row | None = None, o
         with tempfile.TemporaryDirectory(dir=file.absolute().parent, prefix=".gymtap-bundle-") as directory:
             written = _write(capture, Path(directory) / "capture", found, contents)
             written.replace(file)
-    except OSError as error:
-        raise CaptureError(f"{file}: cannot be written: {error.strerror}", "name another place") from error
+    except (OSError, sqlite3.Error) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise CaptureError(f"{file}: cannot be written: {reason}", "name another place") from error
     return contents
 
 
@@ -114,8 +115,6 @@ def _write(capture: Capture, directory: Path, found: Sequence[Recorded], said: C
     writer = CaptureWriter.create(directory, command=info.command)
     for server in info.servers:
         writer.listening(server)
-    for contract in capture.contracts():
-        writer.contract(contract.server, capture.document(contract), contract.problem or "")
     for one in found:
         writer.add(one.exchange, one.request_body, one.response_body)
         for finding in capture.findings(exchange=one.exchange.id):

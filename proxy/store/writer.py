@@ -11,6 +11,7 @@ import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from itertools import count, groupby
@@ -722,7 +723,20 @@ def _claim(directory: Path) -> Path:
 
 
 def _open(file: Path) -> sqlite3.Connection:
+    """The file, begun; where that fails nothing is left of it: an empty capture would be the newest."""
     connection = sqlite3.connect(file, isolation_level=None, timeout=2.0, check_same_thread=False)
+    try:
+        _begin_file(connection, file)
+    except sqlite3.Error:
+        connection.close()
+        with suppress(OSError):
+            file.unlink()
+            file.parent.rmdir()  # not where others write too
+        raise
+    return connection
+
+
+def _begin_file(connection: sqlite3.Connection, file: Path) -> None:
     connection.execute("PRAGMA page_size = 8192")  # several compressed bodies of the usual size to a page
     mode = journal_mode(file.parent)
     set_to = connection.execute(f"PRAGMA journal_mode = {mode}").fetchone()[0]
@@ -733,4 +747,3 @@ def _open(file: Path) -> sqlite3.Connection:
     connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
     connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
     connection.executescript(f"BEGIN; {TABLES} COMMIT;")
-    return connection

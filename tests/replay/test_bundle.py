@@ -1,5 +1,6 @@
 """One row in one file: everything that reads captures reads it, and nothing secret is in it."""
 
+import resource
 import shutil
 import sqlite3
 
@@ -149,3 +150,18 @@ def test_an_address_that_only_the_bundle_knows_is_asked_about(gymtap, bundle):
     assert said.code == 2
     assert "is an address that the bundle brought" in said.err
     assert "nobody can be asked" in said.err
+
+
+@pytest.mark.parametrize("room_bytes", [4_000, 40_000, 150_000])
+def test_a_disk_that_is_full_is_one_line_and_leaves_nothing(gymtap, gym, tmp_path, room_bytes):
+    """Wherever the writing meets it."""
+    (tmp_path / "there").mkdir()
+    command = ("bundle", "11.0", "-o", str(tmp_path / "there" / "row.gymtap"), "--capture", str(gym.capture))
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (room_bytes, hard))
+    try:
+        said = gymtap(*command)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (said.code, said.err.count("gymtap: ")) == (3, 1)
+    assert list((tmp_path / "there").iterdir()) == []

@@ -1,6 +1,8 @@
 """A disk that refuses: traffic goes on, what could be kept is kept, what is lost is counted."""
 
 import random
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -94,3 +96,20 @@ def test_closing_on_a_full_disk_still_counts(tmp_path: Path) -> None:
     assert capture.info().ended_ns is not None
     with pytest.raises(CaptureError):
         capture.body(Body(digest="11" * 32, size_bytes=1))
+
+
+@pytest.fixture
+def tiny_files() -> Iterator[None]:
+    """No file of this process may grow over 512 bytes."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (512, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@pytest.mark.usefixtures("tiny_files")
+def test_where_no_capture_can_be_begun_none_is_left(tmp_path: Path) -> None:
+    """It would be the newest, and empty."""
+    with pytest.raises(CaptureError, match="cannot keep a capture there"):
+        CaptureWriter.create(tmp_path / "full")
+    assert list(tmp_path.iterdir()) == []
