@@ -128,12 +128,14 @@ def _response(kept: Kept) -> dict[str, Any]:
 
 
 def _content(kept: Kept) -> dict[str, Any]:
-    answer = kept.exchange.response
-    body = kept.response_body or b""
-    said: dict[str, Any] = {"size": len(body), "mimeType": _mime(answer.headers if answer else ())}
+    """With its size also where the body was lost, so that nobody takes it for an empty one."""
+    answer, body = kept.exchange.response, kept.response_body
+    on_the_wire = answer.body.size_bytes if answer and answer.body else 0
+    size = on_the_wire if body is None else len(body)
+    said: dict[str, Any] = {"size": size, "mimeType": _mime(answer.headers if answer else ())}
     if answer and answer.body and answer.body.encoding:
-        said["compression"] = len(body) - answer.body.size_bytes
-    return said | (_text(body, "encoding") if kept.response_body is not None else {})
+        said["compression"] = size - on_the_wire
+    return said | ({} if body is None else _text(body, "encoding"))
 
 
 def _text(body: bytes, encoding: str) -> dict[str, str]:

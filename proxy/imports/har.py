@@ -56,12 +56,23 @@ class _Request(Fields):
     version: Text = Field(default="HTTP/1.1", alias="httpVersion")
     headers: tuple[_Pair, ...] = ()
     body: _PostData | None = Field(default=None, alias="postData")
+    size: int = Field(default=0, alias="bodySize")
+
+    @property
+    def lacks(self) -> int:
+        """How many bytes of its body the file does not have; HAR's -1 is an unknown size."""
+        return self.size if self.body is None else 0
 
 
 class _Content(Fields):
     size: int = 0
     text: str | None = None
     encoding: str | None = None
+
+    @property
+    def lacks(self) -> int:
+        """The same."""
+        return self.size if self.text is None else 0
 
 
 class _Response(Fields):
@@ -138,11 +149,16 @@ def _items(file: Path) -> Iterator[Foreign | LeftOut]:
 def _exchange(value: Any, place: str) -> tuple[Foreign | LeftOut, ...]:
     """The exchange, and what the entry says of bodies that it does not have."""
     entry = checked(_Entry, value, place)
-    content = entry.response.content
-    found = _recorded(entry, place)
-    if content is None or content.size <= 0 or content.text is not None or entry.messages:
-        return (found,)
-    return found, LeftOut(f"{place}: its response body ({content.size:,} bytes) is not in the file", count=0)
+    lacking = {
+        "request": entry.request.lacks,
+        "response": entry.response.content.lacks if entry.response.content else 0,
+    }
+    lost = [
+        LeftOut(f"{place}: its {side} body ({size:,} bytes) is not in the file", count=0)
+        for side, size in lacking.items()
+        if size > 0 and not entry.messages
+    ]
+    return _recorded(entry, place), *lost
 
 
 def _recorded(entry: _Entry, place: str) -> Foreign:
