@@ -730,7 +730,8 @@ def _open(file: Path) -> sqlite3.Connection:
     except sqlite3.Error:
         connection.close()
         with suppress(OSError):
-            file.unlink()
+            for left in file.parent.glob(f"{file.name}*"):  # its journal too
+                left.unlink()
             file.parent.rmdir()  # not where others write too
         raise
     return connection
