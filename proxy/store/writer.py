@@ -53,11 +53,6 @@ _ERROR_CHARACTERS = 300
 _STATEMENT_BYTES = 64
 _RECENT_BODIES = 50_000
 _RECENT_ATTRIBUTIONS = 5_000
-_CACHE_KIB = 16 * 1024
-_CHECKPOINT_PAGES = 4000
-"""Digests are random, so each transaction changes most pages of their index. They are kept in memory, and copied from
-the log into the file a quarter as often as SQLite would: 32 MB of log instead of 8."""
-
 _UPSERT = """
 INSERT INTO exchanges (id, server, kind, call, state, failed, started_ns, duration_ms, status, reward, error,
     caller, parent, attempt, row, attribution, record, changed) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)
@@ -745,6 +740,4 @@ def _begin_file(connection: sqlite3.Connection, file: Path) -> None:
         connection.execute("PRAGMA journal_mode = TRUNCATE")
     connection.execute("PRAGMA synchronous = NORMAL")
     connection.execute("PRAGMA journal_size_limit = 67108864")
-    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
-    connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
     connection.executescript(f"BEGIN; {TABLES} COMMIT;")
