@@ -429,9 +429,10 @@ _COMPLETE = re.compile(
     r"(?:collect|rollout|eval|row|sample)[^|\n]{0,40}100%\|.*\b(\d+)/\1\b|\bwrote \d+ rollouts?", re.IGNORECASE
 )
 _PROGRESS = re.compile(r"\d%\|")
-_STOPPING = re.compile(r"\bshutting down\b|application shutdown", re.IGNORECASE)
+_STOPPING = re.compile(r"\bshutting down\b|application shutdown|KeyboardInterrupt|\bSIGINT\b", re.IGNORECASE)
 _CUT_OFF = re.compile(
-    r"CancelledError|KeyboardInterrupt|refused|disconnected|reset by peer|cannot connect|Connect call failed|closed"
+    r"CancelledError|KeyboardInterrupt|refused|disconnected|reset by peer|cannot connect|Connect call failed|closed",
+    re.IGNORECASE,
 )
 _GONE = re.compile(r"CancelledError|\b499 CLIENT DISCONNECTED|^\W*Request was cancelled", re.IGNORECASE)
 """What a run that ends with its first lost row does to the rows in flight."""
@@ -489,13 +490,11 @@ def _ended_well(log: tuple[str, ...]) -> int:
 
 
 def _stopped_well(log: tuple[str, ...], done: int) -> int:
-    """The line on which all was collected or a server begins to stop in good order; lost connections then are noise.
+    """The line on which a server begins to stop in good order, after which lost connections are its noise.
 
-    Beyond the end where neither is so, or where the log shows a collection that had not come to its end.
+    Beyond the end where none does, or where the log shows a collection that had not come to its end.
     """
-    if done >= 0:
-        return done
-    underway = any(_PROGRESS.search(line) for line in log)
+    underway = done < 0 and any(_PROGRESS.search(line) for line in log)
     return len(log) if underway else next((n for n, line in enumerate(log) if _STOPPING.search(line)), len(log))
 
 
