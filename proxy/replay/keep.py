@@ -7,11 +7,12 @@ runs: attempt 2 of row 12.3 is `r2:12.3`.
 
 import json
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 
-from gymtap.proxy.core.errors import UsageError
+from gymtap.proxy.core.errors import CaptureError, UsageError
 from gymtap.proxy.replay.match import Hit
 from gymtap.proxy.replay.playback import Asked
 from gymtap.proxy.replay.recorded import Recorded
@@ -67,20 +68,33 @@ class Keeper:
         self._links = (directory / LINKS_NAME).open("a", encoding="utf-8")
 
     def keep(self, attempt: int, sent: Sequence[Sent], asked: Sequence[Asked]) -> list[Repeat]:
-        """Keep one attempt (from 1): the steps, and below the judged one what the playback was asked."""
+        """Keep one attempt (from 1): the steps, and below the judged one what the playback was asked.
+
+        Raises CaptureError when the disk takes it not: what cannot be kept is not sent on and on.
+        """
         steps = [self._sent(one, attempt) for one in sent]
         parent = next((kept for kept, one in zip(steps, sent, strict=True) if one.judged), None)
         kept = [*steps, *(self._asked(one, attempt, parent) for one in asked)]
-        for one in kept:
-            self._writer.add(one.recorded.exchange, one.recorded.request_body, one.recorded.response_body)
-            self._link(one, attempt)
-        self._writer.commit()
+        try:
+            for one in kept:
+                self._writer.add(one.recorded.exchange, one.recorded.request_body, one.recorded.response_body)
+                self._link(one, attempt)
+        except OSError as error:
+            raise self._full(str(error.strerror)) from error
+        if not self._writer.commit():
+            raise self._full("the disk refused it")
         return kept
 
     def close(self) -> None:
         """End the capture."""
+        with suppress(OSError):  # what a full disk has refused before
+            self._links.close()
         self._writer.close()
-        self._links.close()
+
+    def _full(self, reason: str) -> CaptureError:
+        return CaptureError(
+            f"{self.directory}: cannot keep the replay: {reason}", "make room; what came before it is kept"
+        )
 
     def _link(self, kept: Repeat, attempt: int) -> None:
         link = {

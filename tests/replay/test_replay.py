@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import resource
 
 import pytest
 
@@ -100,6 +101,20 @@ def test_a_replay_is_not_kept_where_something_is_already_least_of_all_in_its_ori
     within = str(gym.capture / "new" / "deep")
     said = gymtap("replay", "11.0", "--yes", "--capture", str(gym.capture), "--into", within)
     assert (said.code, "would lie in the capture" in said.err) == (2, True)
+
+
+def test_a_disk_that_is_full_ends_a_replay_in_one_line(gym, gymtap, tmp_path):
+    """Nothing more is sent then, and what was kept can be read."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    into = str(tmp_path / "kept")
+    resource.setrlimit(resource.RLIMIT_FSIZE, (500_000, hard))
+    try:
+        said = gymtap("replay", "2.0", "-n", "500", "--yes", "--capture", str(gym.capture), "--into", into)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+    assert (said.code, said.err.count("gymtap: ")) == (3, 1)
+    assert "cannot keep the replay" in said.err
+    assert 0 < len(gymtap("rows", "--json", "--capture", into).json()["rows"]) < 500
 
 
 def test_rows_that_never_came_to_the_call_are_left_out_where_others_did(gym, gymtap):
