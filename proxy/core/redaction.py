@@ -46,6 +46,7 @@ _COOKIE_VALUE = re.compile(r'"?([^."]+(?:\.[A-Za-z0-9_-]{5,8}))\.[A-Za-z0-9_-]{1
 _PARAMETER = re.compile(rf"{NAME}\Z|\A(?:token|{QUERY_NAMES})\Z", re.IGNORECASE)
 _CARRY_BYTES = 8 * 1024
 _HOLD_BYTES = 16 * 1024
+_TAKE_BYTES = 128 * 1024  # each time, what was held back and the context before it are looked at once more
 _HOLD_LIMIT_BYTES = 2**20
 _DEPTH = 4  # of escapes within escapes
 _PACKED = ((b"\x1f\x8b", "gzip"), (b"\x28\xb5\x2f\xfd", "zstd"))
@@ -221,7 +222,7 @@ class StreamRedactor:
     def feed(self, piece: bytes) -> bytes:
         """Take a piece; returns what is certainly clean by now, maybe nothing."""
         self._held += piece
-        if len(self._held) < 2 * _HOLD_BYTES:
+        if len(self._held) < _TAKE_BYTES:
             return b""
         return self._take(len(self._held) - _HOLD_BYTES)
 
