@@ -149,7 +149,8 @@ async def run_engine(port: int, upstream: int) -> None:
 
     def drain() -> None:
         while True:
-            tape.drain()
+            for _ in tape.drain():
+                pass
             time.sleep(0.05)
 
     threading.Thread(target=drain, daemon=True).start()
