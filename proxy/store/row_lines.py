@@ -4,6 +4,7 @@ A capture of a million exchanges is listed while a person waits: everything here
 `/run` exchanges alone, as plain tuples, since models of that many rows would take longer to make than to read.
 """
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from sys import intern
@@ -154,8 +155,10 @@ def changed_rows(source: Source, since: int) -> tuple[set[Identity], int]:
 
 
 def _gather(source: Source, drafts: _Drafts, first: int, last: int, *, died: bool) -> None:
+    """A row that appears meanwhile is none yet: it is told of when what has changed is asked for."""
     span = (first, last)
-    mine = {
+    mine: defaultdict[int, _Draft] = defaultdict(_Draft)
+    mine |= {
         number: drafts.setdefault((run, task, rollout, attempt, rollout_id, agent and intern(agent)), _Draft())
         for number, run, task, rollout, attempt, rollout_id, agent in source.all(
             "SELECT id, run, task, rollout, attempt, rollout_id, agent FROM rows WHERE id BETWEEN ? AND ?", span
