@@ -396,7 +396,7 @@ def _result_failure(source: str, number: int, row: dict[str, object]) -> Failure
         said=said(innermost, message if not body else ""),
         order=number,
         call=call,
-        status=status if isinstance(status, int) and not innermost.wrappers else None,
+        status=_told_status(innermost) if innermost.wrappers else status if isinstance(status, int) else None,
         error=kind if status is None else None,
         timeout=timeout and status is None,
         innermost=innermost,

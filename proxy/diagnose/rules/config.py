@@ -27,10 +27,12 @@ from gymtap.schemas import Call, Layer, LeafKind
 
 _KEY_WORDS = (
     r"invalid[_ ]api[_ ]key|incorrect api key|api[_ ]key (?:is )?(?:invalid|missing|not valid|required)|"
-    r"invalid x-api-key|no api[_ ]key|missing api[_ ]key|api_key client option must be set|invalid (?:access |bearer |"
+    r"invalid x-api-key|no api[_ ]key|missing api[_ ]key|api_key client option must be set|invalid (?:access |"
+    r"bearer |api |"
     r"auth\w* )?token|authentication[_ ]?error|authentication (?:failed|required)|no auth credentials|"
     r"invalid subscription key|missing (?:bearer|authorization)|unauthori[sz]ed|invalid credentials|"
-    r"could not validate credentials|token (?:has )?expired"
+    r"missing authentication|signature expired|signature[^\n]{0,40}does not match|could not validate credentials|"
+    r"token (?:has )?expired"
 )
 _MODEL_WORDS = (
     r"the model `?(?P<what>[^`\n]{1,120}?)`? does not exist|model_not_(?:found|available|supported)|"
@@ -52,7 +54,8 @@ _PARAMETER_WORDS = (
     r"cannot both be (?:specified|set|used)|use 'max_completion_tokens' instead|"
     r"out of range.{0,40}(?:temperature|top_p)|max_(?:completion_)?tokens is too large|at most \d+ completion tokens|"
     r"requested sample logprobs of \d+|too many logprobs|"
-    r"does not support parameters|maximum allowed number of output tokens|budget_tokens: input should|"
+    r"only supports streaming|please set stream|does not support parameters|maximum allowed number of output tokens|"
+    r"budget_tokens: input should|"
     r"range of (?:max_tokens|temperature|top_p|top_k|n) should be|requested n=\d+ is not supported|"
     r"logprobs (?:is|are) not supported"
 )
@@ -73,7 +76,8 @@ _ACCOUNT = (
 _QUOTA = (
     r"insufficient[_ ]quota|exceeded your current quota|billing|credit balance|credits? (?:exhausted|expired|"
     r"remaining)|quota (?:has been )?(?:exceeded|exhausted)|payment required|budget has been exceeded|"
-    r"spend(?:ing)? limit|out of credits|insufficient (?:balance|funds|credits?)|(?:purchase|buy|add|any|no|used all)"
+    r"included credits|spend(?:ing)? limit|out of credits|insufficient (?:balance|funds|credits?)|(?:purchase|buy|"
+    r"add|any|no|used all)"
     r"[^\n]{0,30}\bcredits?\b|top[- ]?up\b|recharge"
 )
 
@@ -310,7 +314,8 @@ RULES: tuple[Rule, ...] = (
         sees=both(
             said(statuses=(403,), calls=GENERATION, sources=("exchange",)),
             said(
-                r"not authorized to perform|\baccess ?denied\b|permission[^\n]{0,80}denied|"
+                r"not authorized to perform|do(?:n't| not) have access to|\baccess ?denied\b|"
+                r"permission[^\n]{0,80}denied|"
                 r"(?:country|region)[^\n]{0,40}not supported|security token[^\n]{0,40}(?:expired|invalid)",
                 calls=PROVIDER,
                 sources=("told", "result", "row"),
@@ -358,6 +363,7 @@ RULES: tuple[Rule, ...] = (
             said(statuses=(301, 302, 307, 308), calls=PROVIDER, sources=("told",)),
             said(
                 r"\"detail\": ?\"(?:Not Found|Method Not Allowed)\"|^404 page not found|default backend - 404|"
+                r"no route matched|"
                 r"plain http request was sent to https",
                 calls=frozenset({Call.PROVIDER}),
                 sources=("result", "row", "told"),
@@ -546,7 +552,7 @@ RULES: tuple[Rule, ...] = (
             r"no agent (?:server )?named|agent_ref[^\n]{0,60}(?:not|unknown|missing)|almost-servers? detected|"
             r"KeyError: '[\w-]*(?:agent|_model|server)[\w-]*'|\w*(?:Server|Agent|Environment|Ref)\w*NotFound\w*|"
             r"not among the (?:configured|running|known|available)",
-            unless=r"head server|connect",
+            unless=r"head server|connect|is available to handle",
         ),
         cause="A name refers to a server that the configuration does not define: {what}.",
         next_action="Make the row's agent_ref.name, or the config's reference, one of the top-level names that Gym "

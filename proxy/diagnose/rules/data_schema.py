@@ -63,7 +63,8 @@ _MESSAGES = (
     r"['\"]body['\"], ?['\"](?:messages|input|tools)['\"]|messages\.\d+|messages\[\d+\]|input\[\d+\]|input\.\d+|"
     r"body\.messages|body\.input|"
     r"invalid value: '[^']*'\. supported values|[`'\"]tools[`'\"]? must not be|invalid value for `?(?:tool_choice|"
-    r"function)|tool_choice[^\n]{0,40}(?:not found|not (?:in|one of))|messages must not be empty|last message must|"
+    r"function)|tool_choice[^\n]{0,40}(?:not found|not (?:in|one of)|does not match any)|messages must not be empty|"
+    r"last message must|"
     r"(?:must|should) (?:be|have) non-?empty|content[^\n]{0,40}(?:is|are|be|cannot be) empty|must contain the word|"
     r"'nonetype' object is not iterable"
 )

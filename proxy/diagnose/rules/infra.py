@@ -36,7 +36,8 @@ _GATEWAY_WORDS = (
     r"bad gateway|gateway time-?out|upstream connect error|no healthy upstream|upstream request timeout|"
     r"upstream (?:timed out|prematurely closed)|service temporarily unavailable|no server is available to handle|"
     r"web server is down|origin is unreachable|cloudflare|\bnginx\b|\benvoy\b|haproxy|traefik|awselb|"
-    r"no (?:healthy|available|live|ready) (?:worker|backend|upstream|server|endpoint|replica|instance|pod)s?"
+    r"invalid response was received from the upstream|replicas are unhealthy|no (?:healthy|available|live|"
+    r"ready) (?:worker|backend|upstream|server|endpoint|replica|instance|pod)s?"
 )
 _BUSY = r"load(?:ing|ed)\b|starting|warm|overload|too (?:busy|many)|capacity|backpressure|queue|rate.?limit|dead|died"
 """Words of a server that is there, and not of a gateway before it."""
@@ -410,7 +411,7 @@ RULES: tuple[Rule, ...] = (
         needs="A gateway's words in a sidecar or a log",
         sees=both(
             said(_GATEWAY_WORDS, sources=("result", "row", "log", "told"), unless=r"x-nginx|server: nginx"),
-            said(statuses=_GATEWAY, sources=("log",)),
+            said(statuses=_GATEWAY, sources=("log", "result", "row"), unless=_BUSY),
         ),
         cause="A gateway in front of the server could not reach it: {what}.",
         next_action="Look at the gateway's upstream and its time limits, see whether the server behind it lives, then "
@@ -512,7 +513,13 @@ RULES: tuple[Rule, ...] = (
         id="infra.header_status",
         layer=Layer.INFRA,
         needs="431, or 413 from a gateway",
-        sees=said(statuses=(431, 413), sources=("exchange",)),
+        sees=both(
+            said(statuses=(431, 413), sources=("exchange", "result", "row")),
+            said(
+                r"request entity too large|payload too large|maximum request body size",
+                sources=("result", "row", "told"),
+            ),
+        ),
         cause="The request is larger than a server or gateway on the way takes: {what}.",
         next_action="Raise that limit (client_max_size, client_max_body_size, header limits), or send less.",
         source="RFC 6585, RFC 9110",

@@ -373,9 +373,22 @@ def _broken_answer_above(view: View) -> Iterator[Sight]:
             yield exchange_sight(view, exchange, failure.said[:300], failure.said.partition("\n")[0][:160])
 
 
+_broken_told = said("", calls=frozenset({Call.OTHER}), sources=("result", "row"), unless=r"NeMoGym|VerifyResponse")
+
+
+def _broken_answer_told(view: View) -> Iterator[Sight]:
+    """The same, told by a sidecar: a verifier's or an agent's own exception is wrapped once, a model server's twice."""
+    for sight in _broken_told(view):
+        innermost = sight.failure.innermost if sight.failure else None
+        wrappers = sum(wrapper.kind == "gym" for wrapper in innermost.wrappers) if innermost else 0
+        unreadable = re.search(_UNREADABLE, sight.failure.said) if sight.failure else None
+        if unreadable and wrappers >= _ABOVE_MODEL[Call.RUN]:
+            yield replace(sight, what=unreadable[0])
+
+
 _UNREADABLE = (
     r"JSONDecodeError|UnicodeDecodeError|surrogates not allowed|KeyError(?:\(|: )'(?:choices|message|output|content|"
-    r"usage|index|delta|finish_reason)'\)?|IndexError|'NoneType' object is not subscriptable|"
+    r"usage|index|delta|finish_reason|logprobs|\w*token_ids)'\)?|IndexError|'NoneType' object is not subscriptable|"
     r"validation errors? for \w*(?:ChatCompletion|Completion)\b|ContentTypeError|usage\.\w+_details|"
     r"usage(?:\.\w+)?\n\s+(?:Input|Field)"
 )
@@ -620,9 +633,7 @@ RULES: tuple[Rule, ...] = (
         sees=both(
             _broken_answer,
             _broken_answer_above,
-            said(
-                _UNREADABLE, calls=frozenset({Call.OTHER}), sources=("result", "row"), unless=r"NeMoGym|VerifyResponse"
-            ),
+            _broken_answer_told,
             said(rf"responses_api_models[\s\S]*(?P<what>{_UNREADABLE})", sources=("log",)),
         ),
         cause="The model server could not read what the provider answered: {what}.",
@@ -792,7 +803,7 @@ RULES: tuple[Rule, ...] = (
             said(
                 calls=PROVIDER, statuses={*range(400, 500), 501} - _OTHERS_4XX, sources=("exchange", "log"), judge=False
             ),
-            said(calls=PROVIDER, sources=("result", "row"), judge=False),
+            said(calls=PROVIDER, sources=("result", "row", "told"), judge=False),
         ),
         cause="The provider rejected the request: {what}.",
         next_action="Send the recorded request again and change one field at a time (`gymtap replay EXCHANGE --set "

@@ -396,7 +396,7 @@ RULES: tuple[Rule, ...] = (
         id="throughput.status_timeout",
         layer=Layer.THROUGHPUT_RESOURCES,
         needs="408, 504 or 524: a server or gateway that gave up waiting",
-        sees=said(statuses=(408, 504, 524), calls=GENERATION | RESOURCES, sources=("exchange", "log")),
+        sees=said(statuses=(408, 504, 524), calls=GENERATION | RESOURCES, sources=("exchange", "result", "row", "log")),
         cause="A gateway's time limit is shorter than the answer takes: {what}.",
         next_action="Raise the gateway's limit, cut max_output_tokens or stream; asking again only repeats it.",
         source="RFC 9110; Cloudflare 524",
