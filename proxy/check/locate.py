@@ -325,7 +325,7 @@ def _meant_schema(value: Any) -> Iterator[Any]:
     if isinstance(value, str):
         yield from ({"type": name} for name in _type_names(value))
         with contextlib.suppress(ValueError):
-            yield from (spelt for spelt in [json.loads(value)] if isinstance(spelt, dict))
+            yield from (spelt for spelt in [json.loads(value)] if isinstance(spelt, dict | bool))
 
 
 def _type_names(value: Any) -> Iterator[str]:

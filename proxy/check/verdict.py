@@ -5,6 +5,7 @@ disagree: the server picks a fallback per request, while the engine keeps the ba
 structured request of its life, which this assumes to be xgrammar, as it is after any ordinary one.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -19,6 +20,15 @@ HIDDEN = "Invalid grammar specification: 'triggers'"
 
 BEFORE = " (before that"
 """Parts a reason from what another engine had said before."""
+
+_IN_WORDS = (
+    (
+        re.compile("per_rule_fsm_hashes"),
+        "a pattern repeats a part of it more than 128 times, over which its cache fails",
+    ),
+    (re.compile("type mismatch.*is<std::string>"), "a string is expected"),
+)
+"""What xgrammar 0.2.8 means where it quotes an assertion of its own code."""
 
 type Tools = Sequence[tuple[str, Any]]
 
@@ -168,4 +178,9 @@ def _compiled(engines: Engines, text: str, kind: str, judge: str) -> Verdict:
 def _refusal(reply: Reply, engine: str, status: int, shown: str) -> Verdict | None:
     if reply.missing:
         return _unknown(engine, reply.missing)
-    return _no(status, reply.error, shown, engine) if reply.error else None
+    return _no(status, _in_words(reply.error), shown, engine) if reply.error else None
+
+
+def _in_words(reason: str) -> str:
+    meant = next((words for code, words in _IN_WORDS if code.search(reason)), None)
+    return reason if meant is None else f"{meant} ({reason})"

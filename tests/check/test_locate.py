@@ -159,6 +159,7 @@ def test_a_value_of_the_wrong_kind_is_pointed_at_and_not_what_is_in_it() -> None
         ({"required": "a"}, ("required", "a"), 'set /required to ["a"]'),
         ({"type": "object", "properties": []}, ("properties", []), "set /properties to {}"),
         ({"type": "NoneType"}, ("type", "NoneType"), 'set /type to "null"'),
+        ({"additionalProperties": "false"}, ("additionalProperties", "false"), "set /additionalProperties to false"),
     ],
 )
 def test_what_an_author_meant_is_put_in_place_of_what_is_refused(

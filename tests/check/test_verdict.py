@@ -73,6 +73,17 @@ def test_a_count_that_pythons_parser_cannot_hold_is_a_500_of_outlines(engines: E
     assert judge(engines, [("f", huge)], Route.RESPONSE_FORMAT, Backend.OUTLINES).status == 500
 
 
+@pytest.mark.parametrize(
+    ("keyword", "value", "words"),
+    [("pattern", "^[a-z]{1,200}$", "more than 128 times"), ("format", ["date"], "a string is expected")],
+)
+def test_where_an_engine_quotes_its_own_code_the_reason_says_what_it_means(
+    engines: Engines, keyword: str, value: object, words: str
+) -> None:
+    schema = {"type": "object", "properties": {"u": {"type": "string", keyword: value}}}
+    assert words in judge(engines, [("f", schema)], Route.STRICT_TOOL).reason
+
+
 def test_a_pinned_xgrammar_has_no_fallback(engines: Engines) -> None:
     """allOf with two branches: auto falls back to guidance, which takes it; xgrammar alone refuses."""
     schema = {
