@@ -32,7 +32,7 @@ def test_the_verdict_and_the_status_are_those_of_a_real_vllm(engines: Engines, r
 def test_every_refusal_has_a_place_and_a_change_that_compiles(engines: Engines, route: Route) -> None:
     """The edits of all faults, put together, are accepted by the same engines."""
     wrong = {}
-    for case in [case for case in LIVE if case[route] != 200][::2]:
+    for case in [case for case in LIVE if case[route] != 200][::4]:
         overlay = Overlay(case["parameters"])
         for fault in faults(case["parameters"], lambda schema: _refusal(engines, schema, route)):
             overlay = overlay if fault.edit is None else overlay.apply(fault.edit)
