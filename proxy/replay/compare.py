@@ -65,6 +65,9 @@ def _event(line: str) -> Any:
         return data
 
 
+_IGNORED = "<ignored>"
+
+
 class _Names:
     """Gives ids the names `<id 1>`, `<id 2>`, … in the order in which they come."""
 
@@ -81,9 +84,9 @@ class _Names:
         return self._names.setdefault(match[0], f"<id {len(self._names) + 1}>")
 
 
-def without_ids(value: Any) -> Any:
-    """A copy with ids renamed in order of occurrence; for requests, where only ids may differ."""
-    return _renamed(value, _Names())
+def without_ids(value: Any, ignore: frozenset[str] = frozenset()) -> Any:
+    """A copy with ids renamed in order of occurrence, and the keys in `ignore` blanked; for requests."""
+    return _renamed(value, _Names(), ignore)
 
 
 def without_volatile(value: Any, ignore: frozenset[str] = frozenset()) -> Any:
@@ -101,9 +104,9 @@ def differences(before: Any, after: Any, ignore: frozenset[str] = frozenset()) -
     return _differences(before, after, without_volatile(before, ignore), without_volatile(after, ignore))
 
 
-def request_differences(before: Any, after: Any) -> list[Difference]:
-    """Every place where two requests differ in more than the names of ids, in document order."""
-    return _differences(before, after, without_ids(before), without_ids(after))
+def request_differences(before: Any, after: Any, ignore: frozenset[str] = frozenset()) -> list[Difference]:
+    """Every place where two requests differ in more than the names of ids and the keys in `ignore`, in order."""
+    return _differences(before, after, without_ids(before, ignore), without_ids(after, ignore))
 
 
 def around(before: Any, after: Any, limit: int = 80) -> tuple[str, str]:
@@ -136,13 +139,13 @@ def _walk(before: Any, after: Any, at: tuple[str | int, ...]) -> Iterator[str]:
         yield pointer_of(at)
 
 
-def _renamed(value: Any, names: _Names) -> Any:
+def _renamed(value: Any, names: _Names, ignore: frozenset[str]) -> Any:
     if isinstance(value, str):
         return names.rename(value)
     if isinstance(value, list):
-        return [_renamed(item, names) for item in value]
+        return [_renamed(item, names, ignore) for item in value]
     if isinstance(value, dict):
-        return {key: _renamed(item, names) for key, item in value.items()}
+        return {key: _IGNORED if key in ignore else _renamed(item, names, ignore) for key, item in value.items()}
     return value
 
 
@@ -158,7 +161,7 @@ def _blanked(value: Any, names: _Names, ignore: frozenset[str]) -> Any:
 
 def _member(key: str, value: Any, names: _Names, ignore: frozenset[str]) -> Any:
     if key in ignore:
-        return "<ignored>"
+        return _IGNORED
     if isinstance(value, int | float) and not isinstance(value, bool) and (key in _TIME_KEYS or _TIME_KEY.search(key)):
         return "<time>"
     blanked = _blanked(value, names, ignore)

@@ -51,14 +51,14 @@ def first_difference(
 def _at(old: Recorded, repeat: Recorded | None, side: str, ignore: frozenset[str]) -> FirstDifference | None:
     if repeat is None:
         return FirstDifference(*_named(old.exchange), "unsent", "")
-    found = _asked(old, repeat) if side == "request" else _answered(old, repeat, ignore)
+    found = _asked(old, repeat, ignore) if side == "request" else _answered(old, repeat, ignore)
     return None if found is None else FirstDifference(*_named(old.exchange), side, found)
 
 
-def _asked(old: Recorded, repeat: Recorded) -> str | None:
+def _asked(old: Recorded, repeat: Recorded, ignore: frozenset[str]) -> str | None:
     if old.exchange.request.target.partition("?")[0] != repeat.exchange.request.target.partition("?")[0]:
         return f"{old.exchange.request.target} -> {repeat.exchange.request.target}"
-    return _first(request_differences(parse(old.request_body), parse(repeat.request_body)))
+    return _first(request_differences(parse(old.request_body), parse(repeat.request_body), ignore))
 
 
 def _answered(old: Recorded, repeat: Recorded, ignore: frozenset[str]) -> str | None:

@@ -32,7 +32,7 @@ def compare(before: Recorded, after: Recorded, ignore: frozenset[str] = frozense
     return Pair(
         before,
         after,
-        tuple(request_differences(parse(before.request_body), parse(after.request_body))),
+        tuple(request_differences(parse(before.request_body), parse(after.request_body), ignore)),
         tuple(differences(parse(before.response_body), parse(after.response_body), ignore)),
     )
 

@@ -62,6 +62,10 @@ def test_the_second_may_be_of_another_capture_and_keys_can_be_ignored(gym, gymta
     ]
     assert whole["response"]
     assert not less["response"]
+    assert whole["request"]
+    assert not gymtap("diff", first, other, "--json", "--ignore", "messages", "--capture", str(gym.capture)).json()[
+        "hops"
+    ][0]["request"]
 
 
 def test_a_row_and_an_exchange_cannot_be_compared(gym, gymtap):
