@@ -63,6 +63,8 @@ class Against:
                 raise UsageError(
                     "a model is loaded by an interpreter that has Gym", "--python /path/to/venv/bin/python"
                 )
+            if ":" not in self.model and not Path(self.model).is_dir():
+                raise UsageError(f"{self.model} names no class", "--model takes package.module:Class")
             return ModelContract(self.model, self.python)
         return None
 

@@ -240,6 +240,11 @@ def kinds(report: row_check.RowReport) -> list[tuple[str, int, list[int]]]:
     return [(group.finding.rule, group.count, group.lines) for group in report.groups]
 
 
+def test_a_model_without_its_class_is_said_before_anything_is_loaded(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="names no class"):
+        check_rows(write(tmp_path / "rows.jsonl", [numbered(0)]), Against(model="package.module", python="/nowhere"))
+
+
 def test_findings_are_grouped_by_kind_with_their_first_lines(tmp_path: Path) -> None:
     lines = [numbered(index) for index in range(20)]
     for index in range(7, 15):
