@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from gymtap.proxy.core.calls import route
 from gymtap.proxy.replay.compare import Difference, differences, parse, request_differences
 from gymtap.proxy.replay.inner import paired
 from gymtap.proxy.replay.recorded import Recorded
@@ -32,9 +33,15 @@ def compare(before: Recorded, after: Recorded, ignore: frozenset[str] = frozense
     return Pair(
         before,
         after,
-        tuple(request_differences(parse(before.request_body), parse(after.request_body), ignore)),
+        (*_lines(before, after), *request_differences(parse(before.request_body), parse(after.request_body), ignore)),
         tuple(differences(parse(before.response_body), parse(after.response_body), ignore)),
     )
+
+
+def _lines(before: Recorded, after: Recorded) -> list[Difference]:
+    """Where two requests are not even for the same thing; the rollout in a path is no difference, as ids are none."""
+    asked = [f"{one.exchange.request.method} {route(one.exchange.request.target).path}" for one in (before, after)]
+    return [Difference("(what is asked for)", *asked)] if asked[0] != asked[1] else []
 
 
 def compare_rows(

@@ -1,5 +1,6 @@
 """Two rows, or two exchanges, side by side."""
 
+from gymtap.proxy.replay.sides import compare
 from gymtap.proxy.store import Capture
 from gymtap.schemas import Call, RowKey
 
@@ -97,3 +98,15 @@ def test_what_has_no_original_says_so(gym, gymtap):
     said = gymtap("diff", "11.0", "--capture", str(gym.capture))
     assert said.code == 2
     assert "replays nothing, and is the first attempt" in said.err
+
+
+def test_requests_for_two_things_differ_whatever_their_bodies_are(make):
+    """The rollout in a path is an id, and no difference."""
+    there, same, other = (
+        make("a1", Call.TOOL, {"city": "sf"}, {}, at=0, target=target)
+        for target in ("/ng-rollout/1-0/get_weather", "/ng-rollout/2-0/get_weather", "/ng-rollout/1-0/get_time")
+    )
+    assert compare(there, same).same
+    pair = compare(there, other)
+    assert not pair.same
+    assert str(pair.request[0]) == '(what is asked for): "POST /get_weather" -> "POST /get_time"'
