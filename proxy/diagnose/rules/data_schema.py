@@ -247,8 +247,8 @@ _CALL_WITHOUT_OUTPUT = (
 
 def _row_history(view: View) -> Iterator[Sight]:
     """A provider's words about an order of messages that the row's own input already has: no agent made it."""
-    for failure in view.exchange_failures:
-        if failure.call is not Call.PROVIDER or failure.status not in {400, 422, 500} or failure.judge:
+    for failure in (*view.exchange_failures, *view.told_failures):
+        if failure.call is not Call.PROVIDER or failure.status not in {400, 422, 500, None} or failure.judge:
             continue
         about_roles = re.search(_ROLES_IN_TURN, failure.said, re.IGNORECASE)
         about_calls = re.search(_CALL_WITHOUT_OUTPUT, failure.said, re.IGNORECASE)
@@ -262,8 +262,9 @@ def _row_history(view: View) -> Iterator[Sight]:
 
 
 def _inputs(view: View) -> Iterator[list[Any]]:
-    """The inputs of the rows that /run was given, or that were given as rows."""
-    for body in (*(e.request_json for e in view.material.of(Call.RUN)), *view.material.row_values):
+    """The inputs of the rows that /run was given, or that were given as rows or results."""
+    runs = (exchange.request_json for exchange in view.material.of(Call.RUN))
+    for body in (*runs, *view.material.row_values, *view.material.results):
         params = body.get("responses_create_params") if isinstance(body, dict) else None
         if isinstance(params, dict):
             yield [item for item in listed(params.get("input")) if isinstance(item, dict)]

@@ -411,7 +411,8 @@ RULES: tuple[Rule, ...] = (
         needs="A gateway's words in a sidecar or a log",
         sees=both(
             said(_GATEWAY_WORDS, sources=("result", "row", "log", "told"), unless=r"x-nginx|server: nginx"),
-            said(statuses=_GATEWAY, sources=("log", "result", "row"), unless=_BUSY),
+            said(statuses=_GATEWAY, sources=("log",)),
+            said(statuses=_GATEWAY - {503}, sources=("result", "row")),
         ),
         cause="A gateway in front of the server could not reach it: {what}.",
         next_action="Look at the gateway's upstream and its time limits, see whether the server behind it lives, then "
