@@ -27,6 +27,9 @@ HOSTED_TYPES = frozenset(
 """Tool types of the Responses API that are not functions; Gym's vllm_model converts none of them to Chat."""
 
 _FUNCTION_FIELDS = frozenset({"type", "name", "description", "parameters", "strict", "defer_loading"})
+_FOREIGN = {"inputSchema": "the Model Context Protocol", "input_schema": "Anthropic's Messages"}
+"""Where other formats have what is `parameters` here."""
+
 _NAME = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _MODES = ("text", "tool_call")
 
@@ -72,7 +75,14 @@ def parameters_of(tool: Any) -> tuple[str, Any, Path]:
     inner = tool.get("function") if "name" not in tool else None
     function, at = (inner, ("function", "parameters")) if isinstance(inner, dict) else (tool, ("parameters",))
     name = function.get("name")
+    if foreign := _foreign(function):
+        return (name if isinstance(name, str) else ""), function[foreign], (foreign,)
     return (name if isinstance(name, str) else ""), function.get("parameters"), at
+
+
+def _foreign(tool: Mapping[str, Any]) -> str | None:
+    """The field in which a tool of another format has its parameters."""
+    return next((key for key in _FOREIGN if isinstance(tool.get(key), dict) and "parameters" not in tool), None)
 
 
 def is_strict(tool: Any) -> bool:
@@ -86,6 +96,9 @@ def _tool(tool: Any, at: Path) -> Iterator[Finding]:
         yield finding("tools.not_an_object", Severity.ERROR, "a tool is not an object", at, found=tool)
         return
     kind = tool.get("type")
+    if (foreign := _foreign(tool)) and kind in (None, "function", "custom"):
+        yield from _foreign_style(tool, foreign, at)
+        return
     if not isinstance(kind, str):
         yield finding(
             "tools.type",
@@ -137,6 +150,20 @@ def _chat_style(tool: Mapping[str, Any], at: Path) -> Iterator[Finding]:
     yield from _parameters(tool["function"], (*at, "function"))
 
 
+def _foreign_style(tool: Mapping[str, Any], key: str, at: Path) -> Iterator[Finding]:
+    which = f"tools[{at[-1]}]"
+    yield finding(
+        "tools.foreign_style",
+        Severity.ERROR,
+        f"{which} is in the shape of {_FOREIGN[key]}: {key} is there, and parameters is missing",
+        (*at, key),
+        expected="type, name, parameters and strict",
+        fix=f'Rename {key} to parameters, and add "type": "function" and "strict".',
+    )
+    yield from _named(tool, at)
+    yield from _schema(tool[key], (*at, key))
+
+
 def _named(function: Mapping[str, Any], at: Path) -> Iterator[Finding]:
     name = function.get("name")
     if not isinstance(name, str) or not name:
@@ -167,8 +194,12 @@ def _parameters(function: Mapping[str, Any], at: Path) -> Iterator[Finding]:
             "tools.parameters", Severity.ERROR, "parameters is not an object", (*at, "parameters"), found=parameters
         )
         return
+    yield from _schema(parameters, (*at, "parameters"))
+
+
+def _schema(parameters: Any, at: Path) -> Iterator[Finding]:
     if problem := invalid_schema(parameters):
-        where = (*at, "parameters", *problem.instance_path)
+        where = (*at, *problem.instance_path)
         message = f"not valid JSON Schema: {clip(problem.message)} (an engine may take it, or read it otherwise)"
         yield finding("tools.schema_invalid", Severity.WARNING, message, where)
 

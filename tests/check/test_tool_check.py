@@ -91,6 +91,17 @@ def test_the_requests_own_response_format_is_compiled_too(engines: Engines, tmp_
     assert met.finding.pointer == "/responses_create_params/text/format/schema/uniqueItems"
 
 
+def test_the_schema_of_a_tool_in_another_format_is_compiled_where_it_is(engines: Engines, tmp_path: Path) -> None:
+    """What an MCP server lists becomes a row's tools sooner or later; its schema is what vLLM will refuse."""
+    listed = {"name": "f", "description": "d", "inputSchema": {"type": "object", "properties": {"u": {"type": "str"}}}}
+    found = {
+        met.finding.rule: met.finding for met in report(engines, write(tmp_path / "a.jsonl", row(listed))).findings
+    }
+    assert found["tools.foreign_style"].severity is Severity.ERROR
+    at = "/responses_create_params/tools/0/inputSchema/properties/u/type"
+    assert (found["grammar.strict_tool"].pointer, found["grammar.strict_tool"].severity) == (at, Severity.NOTE)
+
+
 def test_chat_bodies_and_bare_tool_lists_are_read(engines: Engines, tmp_path: Path) -> None:
     chat = {"type": "function", "function": {key: value for key, value in BAD.items() if key != "type"}}
     body = tmp_path / "request.json"

@@ -33,6 +33,8 @@ def test_a_good_row_has_no_finding() -> None:
         ([{**TOOL, "parameters": []}], "tools.parameters", "error", "/0/parameters"),
         (["f"], "tools.not_an_object", "error", "/0"),
         ([{"type": "function", "function": {"name": "f"}}], "tools.chat_style", "error", "/0/function"),
+        ([{"name": "f", "inputSchema": {"type": "object"}}], "tools.foreign_style", "error", "/0/inputSchema"),
+        ([{"name": "f", "input_schema": {"type": "object"}}], "tools.foreign_style", "error", "/0/input_schema"),
         ([TOOL, TOOL], "tools.duplicate_name", "error", "/1/name"),
         (
             [{key: value for key, value in TOOL.items() if key != "strict"}],
