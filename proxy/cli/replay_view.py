@@ -143,6 +143,8 @@ def _places(result: Result) -> list[str]:
 
 
 def _playback(result: Result) -> list[str]:
+    if result.unasked and not result.asked:
+        return ["nobody asked the playback: whatever answered, it was not the recording"]
     told = [f"not recorded: {one_line(miss)}" for miss in result.misses[:_SHOWN_DIFFERENCES]]
     return told + ([f"{counted(result.unasked, 'recorded answer')} nobody asked for"] if result.unasked else [])
 

@@ -43,7 +43,8 @@ class Result:
     """What came of a job. `first` is the first hop that differs in the first attempt that differs at all.
 
     `kept` are ids in the new capture, the judged exchange of each attempt. `misses` are requests that the
-    playback could not answer, `unasked` how many recorded answers nobody asked for, over all attempts.
+    playback could not answer, `asked` how many reached it, `unasked` how many recorded answers nobody asked for, over
+    all attempts.
     """
 
     job: Job
@@ -51,6 +52,7 @@ class Result:
     first: FirstDifference | None = None
     kept: list[str] = field(default_factory=list)
     misses: list[str] = field(default_factory=list)
+    asked: int = 0
     unasked: int = 0
 
     @property
@@ -125,6 +127,7 @@ class Session:
         attempt = self._judge(job, sent)
         result.attempts.append(attempt)
         result.kept += [one.recorded.exchange.id for one, step in zip(kept, sent, strict=False) if step.judged]
+        result.asked += len(asked)
         result.misses += [str(one.answer) for one in asked if isinstance(one.answer, Miss)]
         if self._standing is not None:
             result.unasked += self._standing.playback.matcher.unasked

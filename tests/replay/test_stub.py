@@ -38,6 +38,13 @@ def test_a_row_with_a_tool_replays_end_to_end_with_the_same_reward_and_no_answer
     assert (found["misses"], found["unasked"]) == ([], 0)
 
 
+def test_a_playback_that_nobody_asked_is_said_to_prove_nothing(gym, gymtap):
+    """The servers have their provider still, so the verdict is of that one."""
+    command = ("replay", "0.0", "--stub", "provider", "--stub-listen", gym.stub, "--yes")
+    said = gymtap(*command, "--capture", str(gym.capture))
+    assert "nobody asked the playback" in said.out
+
+
 def test_retries_and_broken_connections_are_played_as_they_were(stubbed):
     for row in ("3.0", "9.0", "18.0"):  # 429 twice and then well; a page of HTML three times; a body that is cut
         [found] = stubbed(row, "-n", "2").json()["results"]
