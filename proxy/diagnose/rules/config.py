@@ -310,7 +310,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="config.permission",
         layer=Layer.CONFIG,
-        needs="A 403 from a model provider, or its words that something is denied",
+        needs="A 403 from a model provider, or its words that something is denied; 401 or 403 before a Gym server",
         sees=both(
             said(statuses=(403,), calls=GENERATION, sources=("exchange",)),
             said(
@@ -321,10 +321,13 @@ RULES: tuple[Rule, ...] = (
                 sources=("told", "result", "row"),
             ),
             said(_ACCOUNT, calls=GENERATION, statuses=(400, 401, 403)),
+            said(
+                statuses=(401, 403), calls=frozenset({Call.RUN, Call.AGENT_SESSION, Call.HEAD}), sources=("exchange",)
+            ),
         ),
-        cause="The provider refuses this account or key the model, region or route: {what}.",
-        next_action="Check what the key may use at this provider (model access, region, organisation), then run one "
-        "row.",
+        cause="What answers refuses this account, key or caller the model, region or route: {what}.",
+        next_action="Check what the key may use at this provider (model access, region, organisation), or what the "
+        "proxy before it wants, then run one row.",
         source="OpenAI and NIM error codes",
         strength=Strength.STATUS,
         runner_up=Layer.INFRA,
@@ -334,7 +337,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.CONFIG,
         needs="A provider's words that quota or credit is used up",
         sees=both(
-            said(_QUOTA, calls=GENERATION, statuses=(400, 402, 403, 429)), said(statuses=(402,), calls=GENERATION)
+            said(_QUOTA, calls=GENERATION, statuses=(400, 402, 403, 429), unless=r"(?:disk|storage) quota|errno"),
+            said(statuses=(402,), calls=GENERATION),
         ),
         cause="The {role} provider's quota or credit is used up, which no retry changes: {what}.",
         next_action="Top up, or change {role}_api_key, then restart the model server: Gym's keeps answering with the "
@@ -402,7 +406,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.CONFIG,
         needs="The engine's words that a flag is missing, or that its limit of adapters or media is too small",
         sees=said(
-            r"requires --[a-z][\w-]+ to be set|lora rank \d+ is greater than max_lora_rank|limit-mm-per-prompt|"
+            r"requires --[a-z][\w-]+ to be set|(?:start|run|launch)\w* [^\n]{0,40}(?:with|using) [`'\"]?--[a-z]|"
+            r"lora rank \d+ is greater than max_lora_rank|limit-mm-per-prompt|"
             r"at most \d+ (?:image|video|audio)(?:\(s\)|s)? may be provided",
             unless=r"enable-auto-tool-choice|tool-call-parser",
         ),
