@@ -1,8 +1,12 @@
 """Takes secrets out of a flow. What is recorded is what this leaves, so it runs before all but identity."""
 
+from http import HTTPStatus
+
 from gymtap.proxy.core.addon import Addon, Setup
 from gymtap.proxy.core.flow import Flow
 from gymtap.proxy.core.redaction import Redactor
+
+_PHRASES = frozenset(status.phrase for status in HTTPStatus)
 
 
 class Redact(Addon):
@@ -33,7 +37,8 @@ class Redact(Addon):
         if flow.request_done_ms is None:
             self.requested(flow)
         flow.response_headers = self._redactor.headers(flow.response_headers)[0]
-        flow.reason = self._redactor.text(flow.reason)[0]
+        if flow.reason not in _PHRASES:
+            flow.reason = self._redactor.text(flow.reason)[0]
         if flow.error is not None:
             message = self._redactor.text(flow.error.message)[0]
             flow.error = flow.error.model_copy(update={"message": message})

@@ -350,10 +350,10 @@ class Recorder:
 
     def _dispatch(self, event: Event) -> None:
         match event:
-            case Opened():
-                self._opened(event)
             case RequestData() | ResponseData():
                 self._data(event)
+            case Opened():
+                self._opened(event)
             case RequestDone() if event.number in self._open:
                 self._requested(self._open[event.number], event.mono_ns)
             case Answered() if event.number in self._open:
