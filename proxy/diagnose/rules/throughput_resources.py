@@ -244,7 +244,7 @@ RULES: tuple[Rule, ...] = (
         id="throughput.allotment",
         layer=Layer.THROUGHPUT_RESOURCES,
         needs="A tool's or an environment's words that its share of disk, memory, processors or sandboxes is used up",
-        sees=said(ALLOTMENT, calls=RESOURCES | {Call.RUN, Call.OTHER, Call.AGENT_SESSION}),
+        sees=said(ALLOTMENT, calls=RESOURCES | {Call.RUN, Call.OTHER, Call.AGENT_SESSION}, unless=r"\berrno 122\b"),
         cause="The environment's allotment is used up: {what}.",
         next_action="Free what earlier rows left behind, bound the concurrency to the allotment, or raise it; leave "
         "these rows out of the mean.",
