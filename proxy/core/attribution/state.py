@@ -209,8 +209,8 @@ def describe(node: Node) -> Attribution:
     if row is not None:
         link = node.link or Link(Method.NONE, Confidence.NONE, "")
         return Attribution(row=row.key, method=link.method, confidence=link.confidence, evidence=link.evidence)
-    rows, complete = possible(node)
     guess = node.guess or _thread_guess(node)
+    rows, complete = possible(node) if guess is not None else ({}, True)
     if not rows or guess is None:
         return _NO_ROW
     if len(rows) == 1:
