@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from gymtap.proxy.store import Capture
-    from gymtap.schemas import Diagnosis, Exchange, Hop, Row
+    from gymtap.schemas import Diagnosis, Exchange, Row, Unwrapped
 
 _ROWS_LOOKED_INTO = 500
 _BODY_LINES = 24
@@ -54,15 +54,15 @@ def _why(
     if what is not None and Path(what).is_file():  # a bundle
         capture, what = what, None
     if log or output or source:
-        diagnosis, difference = _of_paths(log or [], output, source), None
+        diagnosis, beside = _of_paths(log or [], output, source), None
     else:
-        diagnosis, difference = _of_capture(capture, what)
+        diagnosis, beside = _of_capture(capture, what)
     if as_json:
         from gymtap.proxy.diagnose.document import document
 
-        screen.write_json({**document(diagnosis), "sibling": difference})
+        screen.write_json({**document(diagnosis), "sibling": beside})
         return
-    show_diagnosis(screen.out(), diagnosis, difference, capture=capture)
+    show_diagnosis(screen.out(), diagnosis, beside, capture=capture)
 
 
 def _of_paths(logs: list[Path], output: Path | None, source: Path | None) -> "Diagnosis":
@@ -75,27 +75,16 @@ def _of_paths(logs: list[Path], output: Path | None, source: Path | None) -> "Di
 
 def _of_capture(name: str | None, what: str | None) -> "tuple[Diagnosis, str | None]":
     from gymtap.proxy.cli.choose import open_capture, row_of
+    from gymtap.proxy.diagnose.capture import diagnose_beside
 
     capture = open_capture(name)
     now_ns = time.time_ns()
     row = _first_bad_row(capture, now_ns) if what is None else row_of(capture, what)
     if row is not None:
-        return _row(capture, row, now_ns)
+        return diagnose_beside(capture, row, now_ns=now_ns)
     if what is not None:
         return _rowless(capture, [capture.exchange(what)], now_ns), None
     return _no_bad_row(capture, now_ns), None
-
-
-def _row(capture: "Capture", row: "Row", now_ns: int) -> "tuple[Diagnosis, str | None]":
-    from gymtap.proxy.diagnose.capture import diagnose_row, row_material, sibling
-    from gymtap.proxy.diagnose.siblings import first_difference
-
-    diagnosis = diagnose_row(capture, row, now_ns=now_ns)
-    other = sibling(capture, row) if diagnosis.rule is not None else None
-    if other is None:
-        return diagnosis, None
-    found = first_difference(row_material(capture, row, now_ns=now_ns), row_material(capture, other, now_ns=now_ns))
-    return diagnosis, f"row {other.key.label} passed: {found or 'no difference before the failure'}"
 
 
 def _first_bad_row(capture: "Capture", now_ns: int) -> "Row | None":
@@ -161,72 +150,34 @@ def _rowless(capture: "Capture", exchanges: "list[Exchange]", now_ns: int) -> "D
 
 
 def show_diagnosis(
-    out: "Console", diagnosis: "Diagnosis", difference: str | None = None, *, capture: str | None = None
+    out: "Console", diagnosis: "Diagnosis", beside: str | None = None, *, capture: str | None = None
 ) -> None:
     """Draw a report: symptom, layer, evidence, cause, next action, the chain, and the innermost body.
 
     `capture` is what a person called it by, for the hint at the end; None where it was the newest.
     """
-    for name, text in _fields(diagnosis, difference):
-        _field(out, name, text)
-    if diagnosis.chain:
-        _field(out, "chain", "")
-        for number, hop in enumerate(diagnosis.chain):
-            out.print(_hop_line(number, hop), markup=False, highlight=False, soft_wrap=True)
-    _body(out, diagnosis)
+    from rich.text import Text
+
+    from gymtap.proxy.views.diagnosis_view import NAME_CELLS, diagnosis_lines
+
+    if diagnosis.row:
+        out.print(Text.assemble(("row".ljust(NAME_CELLS), "dim"), diagnosis.row), soft_wrap=True)
+    for line in diagnosis_lines(diagnosis, beside):
+        out.print(line, soft_wrap=True)
+    if diagnosis.innermost is not None:
+        _body(out, diagnosis.innermost)
     if diagnosis.exchange is not None:
         screen.hint(f"show {diagnosis.exchange}", capture, "   (the whole exchange)")
 
 
-def _fields(diagnosis: "Diagnosis", difference: str | None) -> list[tuple[str, str]]:
-    layer = str(diagnosis.layer)
-    beside = f" (or {diagnosis.runner_up})" if diagnosis.runner_up else ""
-    kind = f", {diagnosis.failure_kind}" if diagnosis.failure_kind else ""
-    fields = [
-        ("row", diagnosis.row or ""),
-        ("symptom", diagnosis.symptom),
-        ("layer", layer + beside + kind),
-        *(("evidence", f"{item.source} {item.where}: {item.text}") for item in diagnosis.evidence[:4]),
-        ("cause", diagnosis.cause),
-        ("next", diagnosis.next_action),
-        ("sibling", difference or ""),
-        ("rule", f"{diagnosis.rule}, fingerprint {diagnosis.fingerprint}" if diagnosis.rule else ""),
-    ]
-    return [(name, text) for name, text in fields if text]
-
-
-def _field(out: "Console", name: str, text: str) -> None:
-    from rich.text import Text
-
-    from gymtap.proxy.views.plain import one_line
-
-    style = "bold red" if name == "layer" else ""
-    out.print(Text.assemble((f"{name:<10}", "dim"), (one_line(text)[:600], style)), soft_wrap=True)
-
-
-def _hop_line(number: int, hop: "Hop") -> str:
-    from gymtap.proxy.views.words import duration, size
-
-    guide = "  " + ("" if number == 0 else "   " * (number - 1) + "└─ ")
-    ended = (
-        str(hop.status) if hop.status is not None and hop.error is None else f"{hop.status or ''} {hop.error}".strip()
-    )
-    name = f"{guide}{hop.call} {hop.boundary}"
-    return f"{name:<44} {ended:>10} {duration(hop.duration_ms):>9} {size(hop.response_bytes):>9}  {hop.exchange}"
-
-
-def _body(out: "Console", diagnosis: "Diagnosis") -> None:
+def _body(out: "Console", innermost: "Unwrapped") -> None:
     from rich.text import Text
 
     from gymtap.proxy.core.unwrap import LEAF_MAX_CHARS
-    from gymtap.proxy.views.diagnosis_view import draw_leaf
-    from gymtap.proxy.views.words import counted
+    from gymtap.proxy.views.diagnosis_view import draw_leaf, leaf_title
 
-    if diagnosis.innermost is None:
-        return
-    leaf, wrappers = diagnosis.innermost.leaf, diagnosis.innermost.wrappers
-    about = f"{leaf.kind}".replace("_", " ") + (f", inside {counted(len(wrappers), 'wrapper')}" if wrappers else "")
-    _field(out, "innermost", about + (", cut" if diagnosis.innermost.truncated else ""))
+    leaf = innermost.leaf
+    out.print(leaf_title(innermost), soft_wrap=True)
     drawing = draw_leaf(leaf)
     lines = drawing.lines if leaf.text else [Text("(empty)")]
     raised = "Traceback" in leaf.text.partition("\n")[0]  # the exception is at the end

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from gymtap.proxy.core.errors import GymtapError
 from gymtap.proxy.diagnose.classify import diagnose
 from gymtap.proxy.diagnose.evidence import Material, Seen
+from gymtap.proxy.diagnose.siblings import first_difference
 from gymtap.proxy.diagnose.sources import transport_kind
 from gymtap.proxy.store import Capture
 from gymtap.schemas import (
@@ -110,6 +111,16 @@ def diagnose_row(capture: Capture, row: Row, *, now_ns: int) -> Diagnosis:
     """The diagnosis of one row."""
     found = diagnose(row_material(capture, row, now_ns=now_ns))
     return found.model_copy(update={"row": row.key.label})
+
+
+def diagnose_beside(capture: Capture, row: Row, *, now_ns: int) -> tuple[Diagnosis, str | None]:
+    """The diagnosis of one row; beside it, where a sibling passed, where that one first went another way."""
+    diagnosis = diagnose_row(capture, row, now_ns=now_ns)
+    other = sibling(capture, row) if diagnosis.rule is not None else None
+    if other is None:
+        return diagnosis, None
+    found = first_difference(row_material(capture, row, now_ns=now_ns), row_material(capture, other, now_ns=now_ns))
+    return diagnosis, f"row {other.key.label} passed: {found or 'no difference before the failure'}"
 
 
 def sibling(capture: Capture, row: Row) -> Row | None:

@@ -9,7 +9,7 @@ from rich.text import Text
 from gymtap.proxy.doctor.looked import Given
 from gymtap.proxy.doctor.walk import examine
 from gymtap.proxy.store import Capture
-from gymtap.proxy.views.diagnosis_view import diagnosis_lines
+from gymtap.proxy.views.diagnosis_view import diagnosis_lines, leaf_lines
 from gymtap.proxy.views.report_view import step_lines
 
 type Targeted = tuple[Text, str | None]
@@ -23,5 +23,6 @@ def examined(path: Path) -> list[Targeted]:
     with Capture(path) as capture:
         report = examine(Given(capture=capture, environment=os.environ), now_ns=time.time_ns())
     steps = [(line, None) for step in report.steps for line in step_lines(step)]
-    blamed = report.diagnosis.exchange
-    return [*steps, (Text(), None), *((line, blamed) for line in diagnosis_lines(report.diagnosis))]
+    found = report.diagnosis
+    lines = [*diagnosis_lines(found), *leaf_lines(found.innermost)]
+    return [*steps, (Text(), None), *((line, found.exchange) for line in lines)]

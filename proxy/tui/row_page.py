@@ -22,7 +22,7 @@ from gymtap.proxy.tui.page import Page
 from gymtap.proxy.tui.prompt import Prompt
 from gymtap.proxy.tui.waterfall_list import Waterfall
 from gymtap.proxy.views.call_tree import CallTree, call_tree
-from gymtap.proxy.views.diagnosis_view import NAME_CELLS, diagnosis_lines
+from gymtap.proxy.views.diagnosis_view import NAME_CELLS, diagnosis_lines, leaf_lines
 from gymtap.proxy.views.plain import printable
 from gymtap.proxy.views.tree_view import row_heading
 from gymtap.schemas import Diagnosis, Exchange, Row, RowState
@@ -51,6 +51,13 @@ def read_diagnosis(capture: Capture, row: Row) -> Diagnosis:
     from gymtap.proxy.diagnose.capture import diagnose_row
 
     return diagnose_row(capture, row, now_ns=time.time_ns())
+
+
+def read_why(capture: Capture, row: Row) -> tuple[Diagnosis, str | None]:
+    """Why the row went as it did, and how a sibling that passed went another way."""
+    from gymtap.proxy.diagnose.capture import diagnose_beside
+
+    return diagnose_beside(capture, row, now_ns=time.time_ns())
 
 
 class RowPage(Page):
@@ -123,13 +130,14 @@ class RowPage(Page):
             first = self._seen is None
             self._seen = seen = await reader.ask(read_row, self._line)
             self._show(seen)
-            self.diagnosis = await reader.ask(read_diagnosis, seen.row)
+            diagnosis, beside = await reader.ask(read_why, seen.row)
         except GymtapError as error:
             self.query_one("#heading", Static).update(Text(f"✗ {error}"))
             return
         finally:
             self._read_at = time.monotonic()
-        self._show_why(self.diagnosis, first=first)
+        self.diagnosis = diagnosis
+        self._show_why(diagnosis, beside, first=first)
 
     def _show(self, seen: Seen) -> None:
         heading = row_heading(seen.row, time.time_ns(), len(seen.exchanges))
@@ -140,8 +148,9 @@ class RowPage(Page):
         self.calls.notes = self.tui.rows.notes
         self.calls.put(seen.tree, seen.exchanges)
 
-    def _show_why(self, diagnosis: Diagnosis, *, first: bool) -> None:
-        self.query_one("#why", TextLines).put(diagnosis_lines(diagnosis), hang=NAME_CELLS)
+    def _show_why(self, diagnosis: Diagnosis, beside: str | None, *, first: bool) -> None:
+        lines = [*diagnosis_lines(diagnosis, beside), *leaf_lines(diagnosis.innermost)]
+        self.query_one("#why", TextLines).put(lines, hang=NAME_CELLS)
         calls = self.calls
         calls.root_cause = diagnosis.exchange if diagnosis.rule is not None else None
         calls.refresh()

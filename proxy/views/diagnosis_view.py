@@ -9,62 +9,83 @@ from rich.text import Text
 from gymtap.proxy.views.body_view import Drawing, draw_body
 from gymtap.proxy.views.marks import FAILED_STYLE, ID_STYLE
 from gymtap.proxy.views.plain import one_line, printable
-from gymtap.proxy.views.words import duration, size
-from gymtap.schemas import Diagnosis, Layer, Leaf, LeafKind
+from gymtap.proxy.views.words import counted, duration, size
+from gymtap.schemas import Diagnosis, Hop, Layer, Leaf, LeafKind, Unwrapped
 
 _EVIDENCE_SHOWN = 4
+_TEXT_SHOWN = 600
 _ECHO_MAX_BYTES = 200
-NAME_CELLS = 9
+NAME_CELLS = 10
 """How wide the names on the left are."""
 
 
-def diagnosis_lines(diagnosis: Diagnosis) -> Iterator[Text]:
-    """One paragraph a line, unwrapped."""
-    yield _named("symptom", Text(one_line(diagnosis.symptom), "bold"))
-    yield _named("layer", _layer(diagnosis))
-    for item in diagnosis.evidence[:_EVIDENCE_SHOWN]:
-        yield _named("evidence", Text(one_line(f"{item.source} {item.where}: {item.text}")))
-    yield _named("cause", Text(one_line(diagnosis.cause)))
-    yield _named("next", Text(one_line(diagnosis.next_action), "bold"))
-    if diagnosis.fingerprint:
-        yield _named("print", Text(diagnosis.fingerprint, "dim"))
+def diagnosis_lines(diagnosis: Diagnosis, beside: str | None = None) -> Iterator[Text]:
+    """One paragraph a line, unwrapped; `beside` says how a row of the same task that passed went another way."""
+    for name, text in _fields(diagnosis, beside):
+        yield Text.assemble((name.ljust(NAME_CELLS), "dim"), text)
     yield from _chain(diagnosis)
-    yield from _leaf(diagnosis)
 
 
-def _named(name: str, text: Text) -> Text:
-    return Text.assemble((name.ljust(NAME_CELLS), "dim"), text)
+def _fields(diagnosis: Diagnosis, beside: str | None) -> Iterator[tuple[str, Text]]:
+    yield "symptom", _said(diagnosis.symptom, "bold")
+    yield "layer", _layer(diagnosis)
+    for item in diagnosis.evidence[:_EVIDENCE_SHOWN]:
+        yield "evidence", _said(f"{item.source} {item.where}: {item.text}")
+    yield "cause", _said(diagnosis.cause)
+    yield "next", _said(diagnosis.next_action, "bold")
+    if beside:
+        yield "sibling", _said(beside)
+    if diagnosis.rule:
+        yield "rule", Text(f"{diagnosis.rule}, fingerprint {diagnosis.fingerprint}", "dim")
+
+
+def _said(text: str, style: str = "") -> Text:
+    return Text(one_line(text)[:_TEXT_SHOWN], style)
 
 
 def _layer(diagnosis: Diagnosis) -> Text:
     style = "" if diagnosis.layer is Layer.NONE else FAILED_STYLE
     kind = f", {diagnosis.failure_kind}" if diagnosis.failure_kind else ""
-    beside = f"  (or {diagnosis.runner_up})" if diagnosis.runner_up else ""
+    beside = f" (or {diagnosis.runner_up})" if diagnosis.runner_up else ""
     return Text.assemble((str(diagnosis.layer), style), (f"{beside}{kind}", "dim"))
 
 
 def _chain(diagnosis: Diagnosis) -> Iterator[Text]:
     for number, hop in enumerate(diagnosis.chain):
-        status = hop.error or ("open" if hop.status is None else str(hop.status))
         last = hop.exchange == diagnosis.exchange
         yield Text.assemble(
             (("chain" if number == 0 else "").ljust(NAME_CELLS), "dim"),
-            ("  " * number + ("└ " if number else ""), "dim"),
+            ("  " * (number - 1) + ("└─ " if number else ""), "dim"),
             (hop.exchange, ID_STYLE),
             f" {hop.call} {printable(hop.boundary)} ",
-            (one_line(status), FAILED_STYLE),
+            (_ended(hop), FAILED_STYLE),
             (f" {duration(hop.duration_ms)} {size(hop.response_bytes)}", "dim"),
             (" ◀" if last else "", "bold"),
         )
 
 
-def _leaf(diagnosis: Diagnosis) -> Iterator[Text]:
-    if diagnosis.innermost is None or diagnosis.innermost.leaf.kind is LeafKind.EMPTY:
+def _ended(hop: Hop) -> str:
+    """A status, how the exchange ended otherwise, or both: a response can break off after its status."""
+    if hop.status is None and hop.error is None:
+        return "open"
+    return " ".join(one_line(str(part)) for part in (hop.status, hop.error) if part is not None)
+
+
+def leaf_lines(innermost: Unwrapped | None) -> Iterator[Text]:
+    """What the innermost body is, then the body, bounded; nothing where there is none."""
+    if innermost is None or innermost.leaf.kind is LeafKind.EMPTY:
         return
-    yield Text("")
-    yield Text("innermost", "dim")
-    for line in draw_leaf(diagnosis.innermost.leaf).lines:
-        yield Text(" " * NAME_CELLS).append_text(line)
+    yield Text()
+    yield leaf_title(innermost)
+    for line in draw_leaf(innermost.leaf).lines:
+        yield Text("  ").append_text(line)
+
+
+def leaf_title(innermost: Unwrapped) -> Text:
+    """The kind of the innermost body, and how deep it was wrapped."""
+    inside = f", inside {counted(len(innermost.wrappers), 'wrapper')}" if innermost.wrappers else ""
+    about = str(innermost.leaf.kind).replace("_", " ") + inside + (", cut" if innermost.truncated else "")
+    return Text.assemble(("innermost".ljust(NAME_CELLS), "dim"), about)
 
 
 def draw_leaf(leaf: Leaf) -> Drawing:

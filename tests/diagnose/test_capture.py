@@ -5,9 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from gymtap.proxy.diagnose.capture import diagnose_row, row_material, sibling
+from gymtap.proxy.diagnose.capture import diagnose_beside, diagnose_row, sibling
 from gymtap.proxy.diagnose.causes import causes
-from gymtap.proxy.diagnose.siblings import first_difference
 from gymtap.proxy.store import Capture, CaptureWriter
 from gymtap.schemas import Call, Layer, RowKey, RowState
 
@@ -102,10 +101,12 @@ def test_a_failed_row_is_compared_with_the_rollout_that_passed(made: Capture) ->
     other = sibling(made, failed)
     assert other is not None
     assert (other.key.label, other.state) == ("4.2", RowState.DONE)
-    materials = (row_material(made, row, now_ns=NOW_NS) for row in (failed, other))
-    difference = first_difference(*materials)
-    assert difference is not None
-    assert "/expected" in difference
+    diagnosis, beside = diagnose_beside(made, failed, now_ns=NOW_NS)
+    assert diagnosis == diagnose_row(made, failed, now_ns=NOW_NS)
+    assert beside is not None
+    assert beside.startswith("row 4.2 passed: ")
+    assert "/expected" in beside
+    assert diagnose_beside(made, other, now_ns=NOW_NS)[1] is None
 
 
 def test_a_row_that_was_open_when_the_tap_ended_is_unknown_not_blamed_on_the_tap(made: Capture) -> None:

@@ -1,5 +1,6 @@
 import asyncio
 import time
+from contextlib import closing
 from pathlib import Path
 from threading import Event
 from typing import Any
@@ -19,7 +20,7 @@ from gymtap.proxy.tui.row_page import RowPage
 from gymtap.proxy.tui.rows_page import RowsPage
 from gymtap.proxy.tui.rows_table import RowsTable
 from gymtap.proxy.tui.text_page import TextPage
-from gymtap.schemas import Call, Finding, Severity, State, TransportError, TransportErrorKind
+from gymtap.schemas import Call, Finding, RowKey, Severity, State, TransportError, TransportErrorKind
 
 type Open = Any
 """See `opened` in conftest.py."""
@@ -49,9 +50,24 @@ async def test_the_row_shows_its_calls_and_its_diagnosis_in_the_fixed_form(opene
     async with opened(demo_capture, (80, 24)) as desk:
         await desk.press("l", "n", "enter")
         await desk.until(lambda: isinstance(desk.app.screen, RowPage))
-        await desk.shows("└─✗ provider ◀ root", "symptom", "layer    data_schema", "evidence", "cause")
+        await desk.shows("└─✗ provider ◀ root", "symptom", "layer     data_schema", "evidence", "cause")
         await desk.press("D", "G")
         await desk.shows('"type": "BadRequestError"')
+
+
+async def test_a_failed_row_is_shown_beside_a_rollout_of_its_task_that_passed(
+    opened: Open, tmp_path: Path, exchange: Any, attributed: Any
+) -> None:
+    with closing(CaptureWriter.create(tmp_path / "run")) as writer:
+        for rollout, (city, status, body) in enumerate([("Quito", 500, b'"no"'), ("Lima", 200, b'{"reward": 1.0}')]):
+            said = {"attribution": attributed(row=RowKey(task=4, rollout=rollout, agent="a"))}
+            run, tool = rollout * 10 + 1, rollout * 10 + 2
+            writer.add(exchange(run, Call.RUN, status=status, at_ms=rollout * 50.0, **said), b"{}", body)
+            asked = orjson.dumps({"city": city})
+            writer.add(exchange(tool, Call.TOOL, run, status, at_ms=rollout * 50.0 + 1, **said), asked, body)
+    async with opened(tmp_path / "run") as desk:
+        await desk.press("l", "n", "enter")
+        await desk.shows("sibling   row 4.1 passed: the request a2", "differs from the sibling's a12 at /city")
 
 
 async def test_a_short_diagnosis_leaves_the_calls_the_room(opened: Open, demo_capture: Path) -> None:
