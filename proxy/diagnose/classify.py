@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from gymtap.proxy.core.unwrap import unwrap
 from gymtap.proxy.diagnose.evidence import Material, Seen
+from gymtap.proxy.diagnose.failures import said
 from gymtap.proxy.diagnose.fingerprint import fingerprint
 from gymtap.proxy.diagnose.rule import Rule, Sight, Strength, View, left_nothing
 from gymtap.proxy.diagnose.rules import all_rules
-from gymtap.proxy.diagnose.wording import facts, filled
+from gymtap.proxy.diagnose.wording import advice, facts, filled, told_where
 from gymtap.schemas import (
     Call,
     Diagnosis,
@@ -70,7 +71,9 @@ def _ranked(view: View, rules: Sequence[Rule] | None) -> list[_Hit]:
         for place, rule in enumerate(all_rules() if rules is None else rules)
         for sight in rule.sees(view)
     ]
-    return sorted(hits, key=lambda hit: _rank(hit, view))
+    known = any(hit.rule.strength > Strength.NOISE and hit.severity is Severity.ERROR for hit in hits)
+    speaking = (hit for hit in hits if hit.rule.strength > Strength.NOISE or not known)
+    return sorted(speaking, key=lambda hit: _rank(hit, view))
 
 
 def _rank(hit: _Hit, view: View) -> tuple[int, int, int, float, int]:
@@ -91,7 +94,7 @@ def _finding(hit: _Hit) -> Finding:
         message=filled(hit.rule.cause, hit.sight),
         pointer=hit.sight.pointer,
         found=hit.sight.text[:300] or None,
-        fix=filled(hit.rule.next_action, hit.sight),
+        fix=advice(hit.rule, hit.sight),
         exchange=hit.sight.exchange.id if hit.sight.exchange else None,
     )
 
@@ -105,8 +108,8 @@ def _with_cause(view: View, hits: list[_Hit], best: _Hit, found: tuple[Finding, 
     return Diagnosis(
         symptom=_symptom(view, best),
         layer=best.rule.layer,
-        cause=filled(best.rule.cause, best.sight) + facts(view.tree, exchange, innermost),
-        next_action=filled(best.rule.next_action, best.sight),
+        cause=filled(best.rule.cause, best.sight) + told_where(best.sight) + facts(view.tree, exchange, innermost),
+        next_action=advice(best.rule, best.sight),
         evidence=tuple(_evidence(view, hits, best)),
         runner_up=_runner_up(hits, best),
         rule=best.rule.id,
@@ -270,6 +273,13 @@ def _evidence(view: View, hits: list[_Hit], best: _Hit) -> Iterator[Evidence]:
             seen.add(hit.sight.where)
             told.add(hit.sight.text)
             yield Evidence(source=hit.sight.source, where=hit.sight.where, text=hit.sight.text)
+    refused = _at_fault(view, best)
+    if refused is not None and refused.failed and refused.id not in seen:  # a row's flaw, and who refused it
+        words = said(refused.unwrapped, refused.error_text).partition("\n")[0][:300]
+        if words and words not in told:
+            seen.add(refused.id)
+            told.add(words)
+            yield Evidence(source="exchange", where=refused.id, text=f"{_ended(refused)}: {words}")
     for hit in hits:  # what a rule of another layer says of the same exchange (a poisoned client, a lost body)
         beside = hit.sight.where == best.sight.where and hit.rule.layer is not best.rule.layer
         if beside and hit.rule.strength >= Strength.STATUS and hit.rule.id not in seen:

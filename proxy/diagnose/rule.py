@@ -40,7 +40,8 @@ class Strength(IntEnum):
 class Sight:
     """What a rule saw: where, in words, and in which failure or exchange. `what` fills the cause's `{what}`.
 
-    `shown` is the body to show where it is not the exchange's own (an error's echo in the next request).
+    `shown` is the body to show where it is not the exchange's own (an error's echo in the next request). `advice` is
+    the next step where what was seen tells a nearer one than the rule's `next_action`; empty for the rule's.
     """
 
     source: str
@@ -52,6 +53,7 @@ class Sight:
     exchange: Seen | None = None
     failure: Failure | None = None
     shown: str | None = None
+    advice: str = ""
 
     @property
     def swallowed(self) -> bool:

@@ -4,21 +4,63 @@ A rule's sentence says what kind of failure it is; which hop, status, model, cod
 every rule, so it is told here, once, from the recorded exchange and not from text.
 """
 
+import re
 from typing import Any
 
 from gymtap.proxy.diagnose.evidence import Seen
 from gymtap.proxy.diagnose.failures import CallTree
-from gymtap.proxy.diagnose.rule import Sight
+from gymtap.proxy.diagnose.rule import Rule, Sight
 from gymtap.schemas import Call, LeafKind, Unwrapped
 
 _SLOW_MS = 10_000
 
 
 def filled(sentence: str, sight: Sight) -> str:
-    """A rule's sentence with `{what}` from the sight, `{role}` (policy or judge) and `{model}` (the one asked for)."""
-    words = " ".join(sight.what.split()).rstrip(".") or "see the evidence"
-    model = asked_model(sight.exchange) if sight.exchange else None
-    return sentence.replace("{what}", words).replace("{role}", _role(sight)).replace("{model}", model or "another one")
+    """A rule's sentence with what is known of the hop.
+
+    `{what}` is the sight's, `{role}` policy or judge, `{model}` the one asked for, `{hop}` what `gymtap replay --from`
+    calls this call, and `{base}` the URL that the provider was asked under.
+    """
+    exchange = sight.exchange
+    model = asked_model(exchange) if exchange else None
+    words = {
+        "{role}": _role(sight),
+        "{model}": model or "another one",
+        "{hop}": _hop(sight),
+        "{base}": _base(exchange),
+        "{what}": " ".join(sight.what.split()).rstrip(".") or "see the evidence",
+    }
+    for name, text in words.items():
+        sentence = sentence.replace(name, text)
+    return sentence
+
+
+def advice(rule: Rule, sight: Sight) -> str:
+    """The next step: the sight's own where it has one, else its rule's."""
+    return filled(sight.advice or rule.next_action, sight)
+
+
+def told_where(sight: Sight) -> str:
+    """Whose line of the log tells it, with a space before; empty for what no server's prefix marks."""
+    failure = sight.failure
+    if failure is None or sight.source != "log" or not failure.server:
+        return ""
+    return f" ({failure.server}'s line, {sight.where})"
+
+
+def _hop(sight: Sight) -> str:
+    call = sight.exchange.call if sight.exchange else sight.failure.call if sight.failure else None
+    return "seed" if call is Call.SEED_SESSION else str(call or Call.RUN)
+
+
+_ENDPOINT = re.compile(r"/(?:chat/completions|completions|responses|messages)$")
+
+
+def _base(exchange: Seen | None) -> str:
+    """What stands before the endpoint's own path; a name for it where it is not known."""
+    if exchange is None or not exchange.server or not _ENDPOINT.search(exchange.path):
+        return "<base_url>"
+    return exchange.server + _ENDPOINT.sub("", exchange.path)
 
 
 def _role(sight: Sight) -> str:
@@ -84,7 +126,7 @@ def _tries(tree: CallTree, exchange: Seen) -> int:
     parent = tree.parents.get(exchange.id)
     siblings = tree.children[parent.id] if parent else [e for e in tree.exchanges if e.id not in tree.parents]
     return sum(
-        other.call is exchange.call
+        (other.call, other.path) == (exchange.call, exchange.path)
         and other.request == exchange.request
         and (other.status, other.error, other.timeout) == (exchange.status, exchange.error, exchange.timeout)
         for other in siblings
