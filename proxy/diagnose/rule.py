@@ -245,9 +245,13 @@ def _open[T](found: T | None, wanted: frozenset[T] | None, words: re.Pattern[str
     return wanted is None or found in wanted or (found is None and words is not None)
 
 
+_ERROR_CHARS = 320
+"""How much of a transport's words is told: a client names the host first and OpenSSL's reason last."""
+
+
 def _matched(match: re.Match[str] | None, failure: Failure) -> str:
     if match is None and failure.exchange is not None and failure.error is not None and failure.exchange.error_text:
-        return failure.exchange.error_text[:200]
+        return failure.exchange.error_text[:_ERROR_CHARS]
     if match is None and not failure.said.strip() and failure.status is not None:
         return f"{failure.status} with an empty body"
     if match is None and failure.said.strip() == str(failure.status):

@@ -19,7 +19,8 @@ def filled(sentence: str, sight: Sight) -> str:
     """A rule's sentence with what is known of the hop.
 
     `{what}` is the sight's, `{role}` policy or judge, `{model}` the one asked for, `{hop}` what `gymtap replay --from`
-    calls this call, and `{base}` the URL that the provider was asked under.
+    calls this call, `{base}` the URL that the provider was asked under, `{host}` and `{name}` the host that could not
+    be reached, with and without its port.
     """
     exchange = sight.exchange
     model = asked_model(exchange) if exchange else None
@@ -28,6 +29,8 @@ def filled(sentence: str, sight: Sight) -> str:
         "{model}": model or "another one",
         "{hop}": _hop(sight),
         "{base}": _base(exchange),
+        "{host}": _host(sight),
+        "{name}": "NAME" if _host(sight) == _SOME_HOST else _host(sight).partition(":")[0],
         "{what}": " ".join(sight.what.split()).rstrip(".") or "see the evidence",
     }
     for name, text in words.items():
@@ -54,6 +57,19 @@ def _hop(sight: Sight) -> str:
 
 
 _ENDPOINT = re.compile(r"/(?:chat/completions|completions|responses|messages)$")
+
+
+_HOST = re.compile(r"\bhost ([\w.-]+:\d+)|host='([\w.-]+)', port=(\d+)|https?://([\w.-]+(?::\d+)?)")
+_SOME_HOST = "HOST:PORT"
+
+
+def _host(sight: Sight) -> str:
+    """The host that the words name, else the one that was asked; a name for it where neither tells."""
+    match = _HOST.search(sight.failure.said if sight.failure else sight.what)
+    if match is not None:
+        return match[1] or match[4] or f"{match[2]}:{match[3]}"
+    server = sight.exchange.server if sight.exchange else ""
+    return server if re.search(r"[.:]", server) else _SOME_HOST
 
 
 def _base(exchange: Seen | None) -> str:

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from gymtap.proxy.diagnose.evidence import Seen
 from gymtap.proxy.diagnose.rule import (
@@ -59,6 +60,13 @@ _SANDBOX_GONE = (
     r"(?:sandbox|container|browser|jupyter|kernel|pod\b|\bvm\b)[^\n]{0,60}(?:failed|error|not (?:ready|available|found|"
     r"running)|unavailable|shut ?down|terminated|stopped|died|dead|crashed|disconnected|been closed|gone|no longer)"
 )
+
+
+_UNRESOLVED = (
+    r"could not resolve host|name or service not known|temporary failure in name resolution|name resolution|"
+    r"getaddrinfo|nodename nor servname|dns ?error|failed to lookup address|\benotfound\b"
+)
+"""Words that a name has no address: what of `_UNREACHED` was never tried."""
 
 
 _BACKEND_GONE = (
@@ -182,12 +190,51 @@ def _tool_backend(view: View) -> Iterator[Sight]:
             yield exchange_sight(view, failure.exchange, failure.said[:300], failure.exchange.path)
 
 
+_unresolved_said = said(_UNRESOLVED, errors=(TransportErrorKind.REFUSED, TransportErrorKind.UNREACHABLE))
+
+
+def _unresolved(view: View) -> Iterator[Sight]:
+    """A call whose host's name has no address; said with whether the same host answered before."""
+    for sight in _unresolved_said(view):
+        exchange = sight.exchange
+        answered = exchange is not None and any(
+            other.server == exchange.server and other.status is not None and view.tree.began_after(exchange, other)
+            for other in view.material.exchanges
+        )
+        what = sight.failure.said.partition("\n")[0][:200] if sight.failure else sight.what
+        yield replace(sight, what=f"{what}; the same host answered earlier" if answered else what)
+
+
+_BOUND = re.compile(r"(?:\baddress \(?'?[\w.:]*'?, ?|\bport\s+|[\w\]]:)(\d{2,5})\b")
+_port_taken_said = said(
+    r"address already in use|errno 98|eaddrinuse|port \d+ (?:is )?(?:already )?(?:in use|taken|occupied|not available)"
+)
+
+
+def _port_taken(view: View) -> Iterator[Sight]:
+    """A port that is taken, with the command that shows by whom where the port is told."""
+    for sight in _port_taken_said(view):
+        port = _BOUND.search(sight.what)
+        ask = f"`ss -ltnp 'sport = :{port[1]}'`" if port else ""
+        yield replace(sight, advice=_PORT_ADVICE.replace("`ss -ltnp`", ask)) if ask else sight
+
+
+_PORT_ADVICE = (
+    "Stop the process that holds it (`ss -ltnp` on that node names it; often a server of an earlier run), or give this "
+    "server another port."
+)
+
+
 def _judge_down(view: View) -> Iterator[Sight]:
     """A judge that answers 5xx, or a 200 that tells an error, or not at all."""
     for failure in (*view.exchange_failures, *view.soft_failures):
         exchange = failure.exchange
         if exchange is None or not failure.judge or failure.call is Call.VERIFY or failure.recovered:
             continue
+        if failure.error is TransportErrorKind.TLS or (
+            failure.error and re.search(_UNRESOLVED, failure.said, re.IGNORECASE)
+        ):
+            continue  # they say themselves what to mend
         empty = exchange.wraps and exchange.unwrapped.leaf.kind is LeafKind.EMPTY
         refused = (failure.status or 0) >= 500 or failure.error is not None or empty
         if refused or (failure.soft and failure.status is None):
@@ -242,6 +289,45 @@ def _verifier_told(view: View) -> Iterator[Sight]:
     for source, where, order, told in told_failures(view):
         if "judge" not in told.lower() and re.search(_UNREACHED, told, re.IGNORECASE):
             yield Sight(source, where, told[:300], order, told[:160])
+
+
+_tls_said = said(
+    r"certificate[_ ]verify[_ ]failed|certificate has expired|self[- ]signed certificate|sslerror|"
+    r"sslcertverification|ssl: |wrong version number|tlsv1|hostname mismatch|unable to get local issuer|"
+    r"clientconnectorcertificateerror"
+)
+_TLS_ADVICE = {
+    r"certificate (?:has )?expired|certexpired|not yet valid": "Renew the certificate of {host} (`openssl s_client "
+    "-connect {host} </dev/null | openssl x509 -noout -dates` shows it; see this node's clock too); until then every "
+    "call to it fails, and Gym's client may try for ever.",
+    r"self[- ]signed|local issuer|unknown ca|unable to get issuer": "Let this process trust the CA that signed the "
+    "certificate of {host} (SSL_CERT_FILE and REQUESTS_CA_BUNDLE where the server starts), or put one of a known CA "
+    "there.",
+    r"hostname mismatch|not valid for|doesn't match|ip address mismatch": "Call the server by a name that its "
+    "certificate has (`openssl s_client -connect {host} </dev/null | openssl x509 -noout -ext subjectAltName`), or "
+    "issue one for this name.",
+    r"wrong[_ ]version[_ ]number|record layer|http request": "The port does not speak TLS: write http:// instead of "
+    "https:// in that URL, or name the TLS port.",
+}
+"""What to do by OpenSSL's reason, for each is mended elsewhere."""
+
+
+def _tls(view: View) -> Iterator[Sight]:
+    for sight in both(said(errors=(TransportErrorKind.TLS,)), _tls_said)(view):
+        words = sight.failure.said if sight.failure else sight.what
+        found = (text for pattern, text in _TLS_ADVICE.items() if re.search(pattern, words, re.IGNORECASE))
+        yield replace(sight, advice=next(found, ""))
+
+
+_LISTENING = (
+    "See on that host whether a process listens on the port (`ss -ltnp`) and why it ended if none does (its own log's "
+    "last lines); if one listens, look for a firewall or another network between."
+)
+_RESOLVING = (
+    "Run `getent hosts {name}` where the caller runs: correct a name that is wrong (a short service name resolves only "
+    "within its own namespace), and see /etc/resolv.conf and the resolver if the name is right; whether the server "
+    "runs does not matter before that."
+)
 
 
 RULES: tuple[Rule, ...] = (
@@ -339,9 +425,9 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.INFRA,
         needs="5xx or a broken connection on a judge call",
         sees=both(_judge_down, _judge_told, said(statuses=range(500, 600), judge=True, sources=("log",))),
-        cause="The judge failed ({what}), so the reward says nothing about the answer.",
-        next_action="Restore the judge, then score the stored answers again (`gym eval reverify`); nothing has to be "
-        "generated again.",
+        cause="The judge failed ({what}), so no reward that stands beside it says anything about the answer.",
+        next_action="See in the judge's own log why it failed and restore it, then score the stored answers again "
+        "(`gym eval reverify`); nothing has to be generated again.",
         source="Gym 0.7.0 judge_failsafe stamps such rows judge_failed",
         strength=Strength.PROVEN,
         runner_up=Layer.VERIFIER_RUNTIME,
@@ -451,12 +537,9 @@ RULES: tuple[Rule, ...] = (
         id="infra.port_in_use",
         layer=Layer.INFRA,
         needs="Words that a port is taken",
-        sees=said(
-            r"address already in use|errno 98|eaddrinuse|port \d+ (?:is )?(?:already )?(?:in use|taken|occupied|"
-            r"not available)"
-        ),
+        sees=_port_taken,
         cause="A port that a server needs is taken: {what}.",
-        next_action="Stop the process that holds it (`ss -ltnp`), or give this run another port range.",
+        next_action=_PORT_ADVICE,
         source="Linux EADDRINUSE",
         strength=Strength.PROVEN,
         failure_kind="transport_local_resource",
@@ -484,11 +567,7 @@ RULES: tuple[Rule, ...] = (
         id="infra.tls",
         layer=Layer.INFRA,
         needs="A failed TLS handshake or certificate",
-        sees=said(
-            r"certificate[_ ]verify[_ ]failed|certificate has expired|self[- ]signed certificate|sslerror|"
-            r"sslcertverification|ssl: |wrong version number|tlsv1|hostname mismatch|unable to get local issuer|"
-            r"clientconnectorcertificateerror"
-        ),
+        sees=_tls,
         cause="TLS to the server failed: {what}.",
         next_action="Check the scheme (http or https), the host name and the CA bundle that this process trusts.",
         source="OpenSSL",
@@ -641,12 +720,33 @@ RULES: tuple[Rule, ...] = (
         runner_up=Layer.CONFIG,
     ),
     Rule(
+        id="infra.unresolved",
+        layer=Layer.INFRA,
+        needs="A call that was never sent, since its host's name has no address",
+        sees=_unresolved,
+        cause="The host's name does not resolve, so the call was never sent: {what}.",
+        next_action=_RESOLVING,
+        source="getaddrinfo(3) as Python, aiohttp and curl tell it",
+        failure_kind="transport_unreachable",
+    ),
+    Rule(
+        id="infra.unresolved_told",
+        layer=Layer.INFRA,
+        needs="Words that a host's name does not resolve",
+        sees=said(_UNRESOLVED),
+        cause="A host's name does not resolve: {what}.",
+        next_action=_RESOLVING,
+        source="getaddrinfo(3) as Python, aiohttp and curl tell it",
+        strength=Strength.STATUS,
+        failure_kind="transport_unreachable",
+    ),
+    Rule(
         id="infra.refused",
         layer=Layer.INFRA,
         needs="A refused or unreachable connection",
-        sees=said(errors=(TransportErrorKind.REFUSED, TransportErrorKind.UNREACHABLE, TransportErrorKind.TLS)),
+        sees=said(errors=(TransportErrorKind.REFUSED, TransportErrorKind.UNREACHABLE), unless=_UNRESOLVED),
         cause="Nothing answers at the address: {what}.",
-        next_action="See whether the server runs, on that host and port, and whether the caller can reach it.",
+        next_action=_LISTENING,
         source="TCP",
         failure_kind="transport_unreachable",
     ),
@@ -654,9 +754,9 @@ RULES: tuple[Rule, ...] = (
         id="infra.refused_told",
         layer=Layer.INFRA,
         needs="Words that nothing answers at an address",
-        sees=said(_UNREACHED),
+        sees=said(_UNREACHED, unless=rf"{_UNRESOLVED}|certificate|\[?ssl: "),
         cause="Nothing answers at the address: {what}.",
-        next_action="See whether the server runs, on that host and port, and whether the caller can reach it.",
+        next_action=_LISTENING,
         source="TCP errors as Python, aiohttp, httpx and urllib3 tell them",
         strength=Strength.STATUS,
         failure_kind="transport_unreachable",
