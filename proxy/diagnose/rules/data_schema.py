@@ -43,15 +43,31 @@ _GRAMMAR = (
     r"regex parse error|tools\[\d+\]|tool names must be unique|function\.(?:name|parameters)|"
     r"is not of type ['\"]object['\"]"
 )
-_CONTENT = (
+_MEDIA_WORDS = (
     r"invalid[_ ]image|cannot identify image|could not (?:load|decode|fetch|download) (?:the )?(?:image|video|audio|"
     r"media)|image_url|incorrect padding|failed to (?:load|fetch|open|decode) (?:image|media|video|audio)|"
-    r"not a multimodal model|content[_ ](?:filter|policy)|content management policy|safety system|"
-    r"inappropriate content|data_?inspection|requires moderation|"
-    r"(?:input|prompt|content) was flagged|responsibleaipolicyviolation|"
+    r"not a multimodal model|"
     r"at most \d+ (?:image|video|audio)|unsupported image|mime type|multi_modal_data|"
     r"allowed-local-media-path|url must be either a http|failed to (?:fetch|load) media"
 )
+_POLICY = (
+    r"content[_ ](?:filter|policy)|content management policy|safety system|"
+    r"inappropriate content|data_?inspection|requires moderation|"
+    r"(?:input|prompt|content) was flagged|responsibleaipolicyviolation"
+)
+_MEDIUM = r"(?:image|video|audio|file)(?:_url|s?\b|_data)|input_(?:image|audio|file)|mm_data|media"
+_MEDIA_SHAPE = (
+    rf"invalid type for [^\n]{{0,80}}(?:{_MEDIUM})|(?:{_MEDIUM})[^\n]{{0,60}}(?:expected an? [^\n]{{0,60}}but got an?|"
+    r"input should be (?:a valid )?(?:an? )?(?:string|dict\w*|object|url)|must be an? (?:string|object|dict\w*)|"
+    r"field required|(?:is )?missing)"
+)
+"""Words that a media item is of the wrong kind: its address was not even looked at."""
+_GONE = (
+    r"(?:fetch|download|load|retriev)\w*[^\n]{0,60}\b(?:image|media|video|audio|file|url|https?:)[^\n]{0,200}"
+    r"\b(?:40[134]|410)\b|\b(?:40[134]|410) client error\b[^\n]{0,60}\burl: ?http|"
+    r"\b(?:image|media|video|audio)\b[^\n]{0,120}(?:status(?: code)?|http error|client error)\W{0,3}(?:40[134]|410)\b"
+)
+"""Words that whoever holds a medium answered that it is not there, or is not for this caller."""
 _ENCODING = (
     r"surrogates not allowed|textencodeinput must be|unicode(?:en|de)codeerror|codec can't (?:en|de)code|"
     r"invalid utf-?8|lone (?:leading |trailing )?surrogate|utf-8[^\n]{0,40}surrogate|"
@@ -96,9 +112,10 @@ def _is_output(file: SeenFile) -> bool:
     )
 
 
-def _flaw_sight(source: str, where: str, flaw: Flaw, order: float = 0.0) -> Sight:
-    place = f"{flaw.pointer} " if flaw.pointer else ""
-    return Sight(source, where, f"{place}{flaw.message}", order, f"{where} {place}{flaw.message}", flaw.pointer)
+def _flaw_sight(source: str, where: str, flaw: Flaw, order: float = 0.0, *, alone: bool = False) -> Sight:
+    """A flaw as a sight; `alone` leaves the line's number out of the words, for there is but one row."""
+    text = f"{flaw.pointer} {flaw.message}" if flaw.pointer else flaw.message
+    return Sight(source, where, text, order, text if alone else f"{where} {text}", flaw.pointer)
 
 
 def _row_sights(*checks: str) -> Sees:
@@ -107,10 +124,11 @@ def _row_sights(*checks: str) -> Sees:
             row = read_json(line)
             if row is None or (isinstance(row, dict) and row.keys() & {"_ng_failure_class", "reward", "failure_kind"}):
                 continue
+            alone = source == "row" and len(view.material.rows) == 1
             for flaw in row_flaws(row):
                 if flaw.check in checks:
-                    where = f"row {number}" if source == "row" else f"{name}{number}"
-                    yield _flaw_sight(source, where, flaw, number)
+                    named = _with_tool_name(flaw, row) if flaw.check in {"tools", "schema"} else flaw
+                    yield _flaw_sight(source, f"{name}{number}", named, number, alone=alone)
 
     return sees
 
@@ -172,6 +190,50 @@ def _no_usage(view: View) -> Iterator[Sight]:
             yield Sight("row", f"row {number}", "response.usage is null or missing", number, pointer="/response/usage")
 
 
+_grammar_said = said(_GRAMMAR, calls=GENERATION, statuses=(400, 422, 500))
+
+
+def _grammar(view: View) -> Iterator[Sight]:
+    """A provider's words about a grammar, with the flaw that the row's own tools have, where one is seen in them."""
+    flaw: Flaw | None = None
+    looked = False
+    for sight in _grammar_said(view):
+        if not looked:
+            flaw, looked = next(_tool_flaws(view), None), True
+        if flaw is None:
+            yield sight
+        else:
+            what = f"{sight.what.rstrip('.')}; {flaw.pointer} {flaw.message}"
+            yield replace(sight, what=what, pointer=flaw.pointer, advice=_FLAW_ADVICE)
+
+
+_FLAW_ADVICE = (
+    "Correct the row's tool at that pointer where the data is made; `gymtap check rows` names every row that has the "
+    "same, `gymtap check tools` asks vLLM's grammar engines about the corrected schema, offline."
+)
+
+
+def _tool_flaws(view: View) -> Iterator[Flaw]:
+    """What is wrong in the tools of the given rows, or of the row that /run was sent, with the tool's name."""
+    given = [read_json(line) for _, _, _, line in _dataset_lines(view)]
+    sent = [exchange.request_json for exchange in view.material.of(Call.RUN)]
+    for row in (*given, *sent):
+        for flaw in row_flaws(row) if isinstance(row, dict) and "responses_create_params" in row else ():
+            if flaw.check in {"tools", "schema"}:
+                yield _with_tool_name(flaw, row)
+
+
+_TOOL_PLACE = re.compile(r"^/responses_create_params/tools/(\d+)")
+
+
+def _with_tool_name(flaw: Flaw, row: dict[str, Any]) -> Flaw:
+    place = _TOOL_PLACE.match(flaw.pointer or "")
+    tools = listed(row["responses_create_params"].get("tools")) if place else []
+    tool = tools[int(place[1])] if place and int(place[1]) < len(tools) else None
+    name = tool.get("name") if isinstance(tool, dict) else None
+    return replace(flaw, message=f"{flaw.message} (tool {name})") if isinstance(name, str) else flaw
+
+
 def _own_parameter(view: View) -> Iterator[Sight]:
     for failure in (*view.exchange_failures, *view.soft_failures):
         parameter = refused_parameter(failure)
@@ -205,17 +267,22 @@ def _largest_message(body: Any) -> str | None:
     return f"{whose} takes {size:,} characters of it"
 
 
-_MEDIA = re.compile(r"\"(?:image_url|video_url|audio_url|input_image|file_url)\"")
+_MEDIA = re.compile(
+    r"\"(?:image_url|video_url|audio_url|file_url|url)\": ?(?:\{\s*\"url\": ?)?\"(?!data:)|"
+    r"\"(?:image|video|audio)\": ?\"http"
+)
 _FETCH = re.compile(
     r"cannot connect|fetch|download|url|http|timed? ?out|local files|multi_modal|image|video|audio", re.IGNORECASE
 )
 
 
 def _media_unreachable(view: View) -> Iterator[Sight]:
-    """A provider's failure about fetching, for a request that holds a media address."""
+    """A provider's failure about fetching, for a request that holds a media address (and no `data:` URL alone)."""
     for failure in view.exchange_failures:
         if failure.call is not Call.PROVIDER or failure.exchange is None or not (failure.status or 0) >= 400:
             continue
+        if re.search(rf"{_MEDIA_SHAPE}|{_GONE}", failure.said, re.IGNORECASE):
+            continue  # it was no fetch, or one that was answered
         if _MEDIA.search(failure.exchange.request or "") and _FETCH.search(failure.said):
             yield sight_of(failure, failure.said.partition("\n")[0][:160])
 
@@ -315,6 +382,23 @@ def _wrong_tool_arguments(view: View) -> Iterator[Sight]:
             told = (failure.innermost.leaf.message if failure.innermost else "") or failure.said
             text = f"{failure.status} {told[:200]}; it was sent {(exchange.request or 'nothing')[:160]}"
             yield exchange_sight(view, exchange, text, exchange.path.rsplit("/", 1)[-1])
+
+
+_resources_422 = said(calls=RESOURCES - {Call.TOOL}, statuses=(422,), sources=("exchange", "log"))
+
+
+def _refused_by_resources(view: View) -> Iterator[Sight]:
+    """422 of a resources server; what verify refuses, the stored answer can be given again."""
+    for sight in _resources_422(view):
+        call = sight.failure.call if sight.failure else None
+        yield replace(sight, advice=_VERIFY_AGAIN) if call is Call.VERIFY else sight
+
+
+_VERIFY_AGAIN = (
+    "Correct the fields that the detail names in the data (or where the row is made), and run only this call again "
+    "with the stored response (`gymtap replay ROW --from verify --set POINTER=VALUE`): nothing has to be generated "
+    "again. New runs need a fresh output path, for materialized inputs keep the old rows."
+)
 
 
 def _preflight(view: View) -> Iterator[Sight]:
@@ -471,8 +555,9 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.DATA_SCHEMA,
         needs="A tool whose parameters are no JSON Schema",
         sees=_row_sights("tools", "schema"),
-        cause="A tool of the row is malformed: {what}.",
-        next_action="Correct it at that pointer, then check the dataset before running.",
+        cause="The row's tools are not what they must be: {what}.",
+        next_action="Correct it at that pointer where the data is made; `gymtap check rows` names every row that has "
+        "the same.",
         source="JSON Schema drafts 6 to 2020-12",
         strength=Strength.PROVEN,
     ),
@@ -480,10 +565,11 @@ RULES: tuple[Rule, ...] = (
         id="data.grammar",
         layer=Layer.DATA_SCHEMA,
         needs="A provider's words about a grammar, a JSON Schema or a tool definition",
-        sees=said(_GRAMMAR, calls=GENERATION, statuses=(400, 422, 500)),
+        sees=_grammar,
         cause="The provider cannot turn a tool's schema into a grammar, or refuses the tool: {what}.",
-        next_action="Find the smallest part of the schema that fails and rewrite that keyword: `gymtap preflight` asks "
-        "the endpoint about every tool for one token, `gymtap check tools` asks vLLM's engines offline.",
+        next_action="Find which tool and keyword it is, for the row's schemas are valid JSON Schema: `gymtap check "
+        "tools` asks vLLM's grammar engines about each offline, `gymtap preflight` asks the endpoint about each for "
+        "one token; then rewrite that keyword in the data.",
         source="vLLM 0.32 with xgrammar, llguidance and outlines; OpenAI invalid_function_parameters",
         strength=Strength.PROVEN,
         runner_up=Layer.MODEL_SERVING,
@@ -502,13 +588,62 @@ RULES: tuple[Rule, ...] = (
         runner_up=Layer.MODEL_SERVING,
     ),
     Rule(
+        id="data.media_shape",
+        layer=Layer.DATA_SCHEMA,
+        needs="A provider's words that a media item has the wrong type or lacks a field",
+        sees=said(_MEDIA_SHAPE, calls=GENERATION, statuses=(400, 422), unless=_GONE),
+        cause="A media item is not of the shape that this API reads: {what}.",
+        next_action='Write it in the row as Responses has it: {"type": "input_image", "image_url": "https://… or '
+        'data:…"}, the address as a string; Chat Completions alone nests it ({"type": "image_url", "image_url": '
+        '{"url": "…"}}). `gymtap show EXCHANGE` shows what was sent at the place that the message names.',
+        source="OpenAI Responses and Chat Completions, vLLM 0.32",
+        strength=Strength.PROVEN,
+        runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
+        id="data.media_gone",
+        layer=Layer.DATA_SCHEMA,
+        needs="A provider's words that a medium's own server answered 401, 403, 404 or 410",
+        sees=said(
+            _GONE,
+            calls=GENERATION,
+            statuses=(400, 404, 422, 500),
+            sources=("exchange", "result", "row"),
+        ),
+        cause="An address in the row is dead, or closed to the provider: {what}.",
+        next_action="Open that address yourself (`curl -I URL`); where it is gone, replace it or put the medium into "
+        "the row as a data: URL, in the data and in every row that has it. Asking again does not help.",
+        source="vLLM 0.32 and OpenAI tell what the medium's server answered",
+        strength=Strength.PROVEN,
+        runner_up=Layer.INFRA,
+    ),
+    Rule(
+        id="data.content_policy",
+        layer=Layer.DATA_SCHEMA,
+        needs="A provider's words that its content filter refused the prompt",
+        sees=said(_POLICY, calls=GENERATION, statuses=(400, 403, 404, 422, 500, 501)),
+        cause="The provider's content filter refused this row's prompt: {what}.",
+        next_action="Leave the row out, reword it, or have the filter relaxed for this account or deployment; the same "
+        "prompt is refused again, and nothing was generated.",
+        source="Azure and OpenAI content filters, DashScope, OpenRouter",
+        strength=Strength.PROVEN,
+        runner_up=Layer.MODEL_SERVING,
+    ),
+    Rule(
         id="data.content",
         layer=Layer.DATA_SCHEMA,
-        needs="A provider's words about an image, another medium or a content filter",
-        sees=said(_CONTENT, calls=GENERATION, statuses=(400, 403, 404, 422, 500, 501)),
-        cause="The provider cannot take or will not take this row's content: {what}.",
-        next_action="Check the row's images (address, encoding, size) or its text against the provider's filter.",
-        source="vLLM 0.32 answers unreachable images with 500 and 422; Azure and OpenAI content filters",
+        needs="A provider's words about an image or another medium",
+        sees=said(
+            _MEDIA_WORDS,
+            calls=GENERATION,
+            statuses=(400, 403, 404, 422, 500, 501),
+            unless=rf"{_MEDIA_SHAPE}|{_POLICY}|{_GONE}",
+        ),
+        cause="The provider cannot take a medium of this row: {what}.",
+        next_action="Look at that item in the recorded request (`gymtap show EXCHANGE`): decode its base64 alone, "
+        "see that its MIME type is the file's own and that its size and number are within what the model takes; then "
+        "correct it in the data.",
+        source="vLLM 0.32 answers unreachable images with 500 and 422; OpenAI",
         strength=Strength.PROVEN,
         runner_up=Layer.MODEL_SERVING,
     ),
@@ -559,11 +694,11 @@ RULES: tuple[Rule, ...] = (
         id="data.verify_422",
         layer=Layer.DATA_SCHEMA,
         needs="422 from verify or seed_session",
-        sees=said(calls=RESOURCES - {Call.TOOL}, statuses=(422,), sources=("exchange", "log")),
+        sees=_refused_by_resources,
         cause="The row does not fit the resources server's request model: {what}.",
-        next_action="Correct the fields that the detail names in the data (or where the row is made), and run only "
-        "this call again with the stored response (`gymtap replay ROW --from verify --set POINTER=VALUE`): nothing has "
-        "to be generated again. New runs need a fresh output path.",
+        next_action="Correct the fields that the detail names in the data (or where the row is made), and try the "
+        "correction on this call alone (`gymtap replay ROW --from {hop} --set POINTER=VALUE`). New runs need a fresh "
+        "output path, for materialized inputs keep the old rows.",
         source="FastAPI 422; Gym sends the whole row to verify",
         strength=Strength.PROVEN,
         runner_up=Layer.VERIFIER_RUNTIME,
