@@ -568,10 +568,21 @@ def _traceback_end(log: tuple[str, ...], start: int) -> int:
 
 
 def _message_end(log: tuple[str, ...], number: int) -> int:
-    """An exception's message may go on for a few indented lines (omegaconf, pydantic)."""
-    while number < len(log) and _bare(log[number])[:1] in {" ", "\t"} and _bare(log[number]).strip():
+    """An exception's message may go on for a few indented lines (omegaconf), pydantic's with a place before each."""
+    listed = "validation error" in log[number - 1]
+    while number < len(log) and (_goes_on(log[number]) or (listed and _names_a_place(log, number))):
         number += 1
     return number
+
+
+def _goes_on(line: str) -> bool:
+    return _bare(line)[:1] in {" ", "\t"} and bool(_bare(line).strip())
+
+
+def _names_a_place(log: tuple[str, ...], number: int) -> bool:
+    """Whether a line is a field's place, which pydantic's message on the next line follows."""
+    follows = number + 1 < len(log) and _goes_on(log[number + 1]) and "[type=" in log[number + 1]
+    return follows and bool(re.fullmatch(r"[\w.\-\[\]]+", _bare(log[number]).strip()))
 
 
 def _server_of(line: str) -> str:

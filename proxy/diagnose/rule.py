@@ -246,7 +246,7 @@ def _open[T](found: T | None, wanted: frozenset[T] | None, words: re.Pattern[str
 
 
 _ERROR_CHARS = 320
-"""How much of a transport's words is told: a client names the host first and OpenSSL's reason last."""
+"""How much of an error's words is told: a client names the host first, and OpenSSL's reason last."""
 
 
 def _matched(match: re.Match[str] | None, failure: Failure) -> str:
@@ -259,10 +259,24 @@ def _matched(match: re.Match[str] | None, failure: Failure) -> str:
     if match is None:
         return failure.said.partition("\n")[0][:200]
     named = match.groupdict().get("what")
-    words = (named or _line_around(match)).strip()
+    words = (named or _line_around(match)).strip() + _fields(match)
     if failure.source == "exchange" and not named and " " not in words:
         words = failure.said.partition("\n")[0]  # a bare code; the message before it says more
-    return words[:200]
+    return words[:_ERROR_CHARS]
+
+
+_LISTED = re.compile(r"validation errors? for \w+\W*$")
+_FIELD = re.compile(r"^(?P<place>[\w.\-\[\]]+)\n[ \t]+(?P<told>[^\n]+?)(?: \[type=[^\n]*)?$", re.MULTILINE)
+_FIELDS_TOLD = 4
+
+
+def _fields(match: re.Match[str]) -> str:
+    """` (judge_model_server: Field required; …)`, of the lines that follow pydantic's head line; empty for others."""
+    if not _LISTED.search(_line_around(match)):
+        return ""
+    found = [f"{field['place']}: {field['told']}" for field in _FIELD.finditer(match.string, match.end())]
+    told = "; ".join(found[:_FIELDS_TOLD]) + ("; …" if len(found) > _FIELDS_TOLD else "")
+    return f" ({told})" if found else ""
 
 
 def _line_around(match: re.Match[str]) -> str:
@@ -277,7 +291,7 @@ def sight_of(failure: Failure, what: str = "") -> Sight:
     return Sight(
         source=failure.source,
         where=failure.where,
-        text=_words(failure)[:500],
+        text=(what if "validation error" in what else _words(failure))[:500],
         order=failure.order,
         what=what,
         exchange=failure.exchange,

@@ -144,6 +144,28 @@ def _parameter_refused(view: View) -> Iterator[Sight]:
             yield sight_of(failure, parameter)
 
 
+_model_said = said(_MODEL_WORDS, calls=GENERATION, statuses=(400, 403, 404, 422, 429, 500, 503))
+_DEPLOYMENT = re.compile(r"/deployments/([^/?]+)")
+
+
+def _model_unknown(view: View) -> Iterator[Sight]:
+    """A provider's words that it does not serve the model; where the URL names a deployment, that is what is wrong."""
+    for sight in _model_said(view):
+        named = _DEPLOYMENT.search(sight.exchange.path) if sight.exchange else None
+        if named is None:
+            yield sight
+            continue
+        what = f"{sight.what.rstrip('.')}; the URL names the deployment {named[1]}"
+        yield replace(sight, what=what, advice=_DEPLOYMENT_ADVICE.replace("{deployment}", named[1]))
+
+
+_DEPLOYMENT_ADVICE = (
+    "Compare the deployment `{deployment}` of that URL with those that the resource has (Azure: `az cognitiveservices "
+    "account deployment list`; the deployment's own name counts, not the model's): set {role}_model_name to one of "
+    "them, or correct the resource in {role}_base_url; one made just now needs some minutes."
+)
+
+
 def _run_limit(view: View) -> Iterator[Sight]:
     """Several /run calls, or one, ended by the caller after the same short round time: its own limit."""
     ended = [e for e in view.material.of(Call.RUN) if e.timeout and e.duration_ms]
@@ -205,21 +227,48 @@ def _prefix_bypassed(view: View) -> Iterator[Sight]:
 
 
 def _unserved_tool(view: View) -> Iterator[Sight]:
-    """404 for a tool that the row offers: its route is not registered."""
+    """404 for a tool that the row offers: its route is not registered, or the server is not the one that has it."""
     offered = offered_tools(view)
-    for exchange in view.material.of(Call.TOOL):
-        name = exchange.path.rsplit("/", 1)[-1]
-        if exchange.status in {404, 405} and name in offered and _is_routers(exchange):
-            sight = exchange_sight(view, exchange, f"{exchange.status} on {exchange.path}, which the row offers", name)
-            mended = rewarded(view.material.exchanges)
-            yield sight if mended else replace(sight, failure=None)  # another tool does not stand in for this one
+    tools = view.material.of(Call.TOOL)
+    unserved = [e for e in tools if e.status in {404, 405} and _tool_of(e) in offered and _is_routers(e)]
+    names = list(dict.fromkeys(map(_tool_of, unserved)))
+    none_served = len(names) > 1 and len(unserved) == len(tools)
+    for exchange in unserved:
+        what = _none_served(exchange, names) if none_served else f"the tool {_tool_of(exchange)}"
+        sight = exchange_sight(view, exchange, f"{exchange.status} on {exchange.path}, which the row offers", what)
+        mended = rewarded(view.material.exchanges)  # else another tool does not stand in for this one
+        yield replace(
+            sight, failure=sight.failure if mended else None, advice=_WRONG_SERVER_ADVICE if none_served else ""
+        )
+
+
+def _tool_of(exchange: Seen) -> str:
+    return exchange.path.rsplit("/", 1)[-1]
+
+
+_SERVER_COOKIE = re.compile(r"(?:^|[;,]\s*)(\w+___[\w.-]+)=")
+
+
+def _none_served(exchange: Seen, names: list[str]) -> str:
+    """All the tools that were called, and which server answered, as its session cookie says."""
+    cookies = _SERVER_COOKIE.findall(exchange.response_headers.get("set-cookie", ""))
+    server = ", ".join(cookies) or exchange.server
+    return f"any of the tools that were called ({', '.join(names)})" + (f"; {server} answered" if server else "")
+
+
+_WRONG_SERVER_ADVICE = (
+    "The row's agent is probably wired to another resources server than its tools belong to: compare the server that "
+    "answered (its session cookie is <Class>___<config name>) with the one that has these routes, and correct the "
+    "agent's `resources_server.name`, the server's own class or the row's agent_ref; only if it is the right one, "
+    "register the routes."
+)
 
 
 def _told_unserved(view: View) -> Iterator[Sight]:
     offered = offered_tools(view)
     for exchange, name, text in unknown_tools(view.material.exchanges):
         if name in offered:
-            yield exchange_sight(view, exchange, text[:300], name)
+            yield exchange_sight(view, exchange, text[:300], f"the tool {name}")
 
 
 def _tool_key(view: View) -> Iterator[Sight]:
@@ -278,8 +327,9 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.CONFIG,
         needs="404 for a tool that the row offers",
         sees=both(_unserved_tool, _told_unserved, echoes(Echo.NOT_FOUND, offered=True)),
-        cause="The row offers the tool {what}, but no route of the resources server serves it.",
-        next_action="Register the route, or send the row to the resources server that has it.",
+        cause="The row offers tools that the resources server does not have: no route serves {what}.",
+        next_action="Register the route in that resources server, or give the row the agent (agent_ref) whose "
+        "resources server has it; do not count rows that were answered so.",
         source="Gym pastes a tool's 404 into function_call_output",
         runner_up=Layer.VERIFIER_RUNTIME,
     ),
@@ -352,9 +402,10 @@ RULES: tuple[Rule, ...] = (
         id="config.model_name",
         layer=Layer.CONFIG,
         needs="A provider's words that it does not serve the model asked for",
-        sees=said(_MODEL_WORDS, calls=GENERATION, statuses=(400, 403, 404, 422, 429, 500, 503)),
+        sees=_model_unknown,
         cause="The {role}'s model name in the configuration is not one that the provider serves: {what}.",
-        next_action="Set {role}_model_name to one of the ids that GET /v1/models lists; the request asked for {model}.",
+        next_action="Set {role}_model_name to one of the ids that GET {base}/models lists; the request asked for "
+        "{model}.",
         source="vLLM 0.32 NotFoundError, OpenAI model_not_found, Azure DeploymentNotFound, LiteLLM router",
     ),
     Rule(
@@ -529,8 +580,9 @@ RULES: tuple[Rule, ...] = (
             sources=("log",),
             unless=r"(?:Model|Parallel|Cache|Scheduler|Vllm)Config\b|EngineArgs|max_model_len",  # the engine's own
         ),
-        cause="The configuration holds a value that Gym does not accept: {what}.",
-        next_action="Correct the value that the message names; `gym env validate` or a dry run shows it in seconds.",
+        cause="The configuration is not accepted: {what}.",
+        next_action="Add the key or correct the value that the message names, in the YAML of the server whose config "
+        "it is or on the command line; `gym env validate` or a dry run shows in seconds whether it is right.",
         source="pydantic and argparse messages of Gym 0.7.0 and vLLM",
     ),
     Rule(
