@@ -38,9 +38,17 @@ def filled(sentence: str, sight: Sight) -> str:
     return sentence
 
 
+def _addressed(sentence: str, exchange: Seen | None) -> str:
+    """A command's EXCHANGE and ROW as the ones at hand, where they are known."""
+    if exchange is None:
+        return sentence
+    sentence = re.sub(r"\bEXCHANGE\b", exchange.id, sentence)
+    return re.sub(r"\bROW\b", exchange.row, sentence) if exchange.row else sentence
+
+
 def advice(rule: Rule, sight: Sight) -> str:
     """The next step: the sight's own where it has one, else its rule's."""
-    return filled(sight.advice or rule.next_action, sight)
+    return filled(_addressed(sight.advice or rule.next_action, sight.exchange), sight)
 
 
 def told_where(sight: Sight) -> str:

@@ -10,7 +10,9 @@ from typing import Any
 from gymtap.proxy.core.unwrap import innermost_bytes
 from gymtap.proxy.diagnose.answers import read_answer
 from gymtap.proxy.diagnose.evidence import Seen, read_json
+from gymtap.proxy.diagnose.raised import frame_of, missing_key, raised_at, rows_without, stumbled_over
 from gymtap.proxy.diagnose.rule import (
+    MCP_SESSION,
     NO_SESSION,
     NOT_OVERFLOW,
     OVERFLOW,
@@ -314,8 +316,20 @@ def _gym_stumbled(view: View) -> Iterator[Sight]:
     for sight in _gym_raised(view):
         if sight.exchange is None or sight.exchange.unwrapped.leaf.code not in _STUMBLED:
             continue
-        nulls = _nulls(sight.exchange.request_json) if "NoneType" in sight.text else ""
-        yield replace(sight, what=f"{sight.what}; its request has null for {nulls}") if nulls else sight
+        exception = sight.exchange.unwrapped.leaf.text
+        then = stumbled_over(sight.exchange, exception)
+        nulls = _nulls(sight.exchange.request_json) if "NoneType" in sight.text and not then else ""
+        seen = replace(sight, advice=then)
+        yield replace(seen, what=f"{sight.what}; its request has null for {nulls}") if nulls else seen
+
+
+def _metrics_raised(view: View) -> Iterator[Sight]:
+    """An exception while metrics were computed, with the rows that lack what it names."""
+    for sight in _raised_by(view, frozenset({Call.AGGREGATE})):
+        exchange = sight.exchange
+        key = missing_key(exchange.unwrapped.leaf.text) if exchange is not None else None
+        rows = rows_without(exchange.request_json, key) if exchange is not None and key else ""
+        yield replace(sight, what=f"{sight.what}; {rows}") if rows else sight
 
 
 def _nulls(body: Any) -> str:
@@ -325,17 +339,15 @@ def _nulls(body: Any) -> str:
 
 
 def _gym_raised(view: View) -> Iterator[Sight]:
-    """An exception of a Gym server itself, with nothing failing below it."""
+    """An exception of a Gym server itself while it worked on a row, with nothing failing below it."""
+    return _raised_by(view, _GYM_CALLS | _OWN | {Call.JUDGE})
+
+
+def _raised_by(view: View, calls: frozenset[Call]) -> Iterator[Sight]:
+    """5xx of a Gym server to one of these calls, nothing failing below it; with where the log says it was raised."""
     for failure in view.exchange_failures:
         exchange = failure.exchange
-        if exchange is None or failure.call not in {
-            *_GYM_CALLS,
-            Call.VERIFY,
-            Call.SEED_SESSION,
-            Call.CLOSE_SESSION,
-            Call.AGGREGATE,
-            Call.JUDGE,
-        }:
+        if exchange is None or failure.call not in calls:
             continue
         if exchange.wraps and exchange.unwrapped.leaf.kind is not LeafKind.EXCEPTION:
             continue  # it passes on what another server said, which was not recorded
@@ -345,8 +357,13 @@ def _gym_raised(view: View) -> Iterator[Sight]:
                 view,
                 exchange,
                 failure.said[:300] or "an empty body",
-                f"{exchange.callee} on {exchange.path}: {_leaf(exchange)}",
+                f"{exchange.callee} on {exchange.path}: {_leaf(exchange)}{_at(view, exchange.unwrapped.leaf.text)}",
             )
+
+
+def _at(view: View, exception: str) -> str:
+    place = raised_at(view.material.log, exception)
+    return f" at {place}" if place else ""
 
 
 def _raised_told(view: View) -> Iterator[Sight]:
@@ -361,17 +378,22 @@ def _raised_told(view: View) -> Iterator[Sight]:
 def _told_no_session(view: View) -> Iterator[Sight]:
     """A tool that answers 200 and tells of nothing but a session that it does not have."""
     for exchange, text in hopeless_tools(view.material.exchanges):
-        if re.search(NO_SESSION, text, re.IGNORECASE):
+        if _no_session(text):
             yield exchange_sight(view, exchange, text[:200], exchange.path)
 
 
 def _seed_missing(view: View) -> Iterator[Sight]:
     for failure in view.exchange_failures:
         exchange = failure.exchange
-        if exchange is None or failure.call not in RESOURCES or not re.search(NO_SESSION, failure.said, re.IGNORECASE):
+        if exchange is None or failure.call not in RESOURCES or not _no_session(failure.said):
             continue
         if not _of_another_session(exchange, failure.said):
             yield exchange_sight(view, exchange, failure.said[:200], exchange.path)
+
+
+def _no_session(words: str) -> bool:
+    """Whether words are of a session of Gym's that is not known, and not of one between a tool and its MCP server."""
+    return bool(re.search(NO_SESSION, words, re.IGNORECASE)) and not re.search(MCP_SESSION, words, re.IGNORECASE)
 
 
 def _of_another_session(exchange: Seen, words: str) -> bool:
@@ -464,6 +486,25 @@ def _refused_later(view: View) -> Iterator[tuple[str, Sight]]:
         if any(not one.failed and view.tree.order(one) < view.tree.order(exchange) for one in providers):
             words = failure.said
             yield words, exchange_sight(view, exchange, words[:300], words.partition("\n")[0][:160])
+
+
+_log_said = said(
+    r"^Traceback[\s\S]*?(?P<what>(?:\w+\.)*\w*(?:Error|Exception)\b[^\n]{0,160})\s*\Z|"
+    r"^(?:Syntax|Indentation|Tab|Name|UnboundLocal|Type|Attribute|Index|ZeroDivision|Recursion|"
+    r"NotImplemented)Error: [^\n]*|^RuntimeError: (?:there is no current event loop|"
+    r"(?:this )?event loop is)[^\n]*",
+    sources=("log",),
+    unless=r"CancelledError|KeyboardInterrupt|SystemExit|unhandled errors in a TaskGroup|"
+    r"ClientResponseError: 500|GeneratorExit|InvalidStateError",
+)
+
+
+def _log_exception(view: View) -> Iterator[Sight]:
+    """An exception in a log, with the file and line that its traceback ends in."""
+    for sight in _log_said(view):
+        text = sight.failure.said if sight.failure else ""
+        place = frame_of(text) or raised_at(view.material.log, sight.what)
+        yield replace(sight, what=f"{sight.what} at {place}") if place else sight
 
 
 _OF_A_TURN = (
@@ -698,14 +739,28 @@ RULES: tuple[Rule, ...] = (
         runner_up=Layer.INFRA,
     ),
     Rule(
+        id="verifier.metrics_raised",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="5xx from /aggregate_metrics, with nothing failing below it",
+        sees=_metrics_raised,
+        cause="Computing the metrics raised: {what}.",
+        next_action="The rollouts are written and safe; only their metrics are to be computed again. Let the server's "
+        "compute_metrics allow for rows that lack the field (masked and failed ones do), or leave those rows out, then "
+        "run this call again alone (`gymtap replay EXCHANGE`).",
+        source="Gym 0.7.0 /aggregate_metrics gets all rows of an agent at once",
+        strength=Strength.STATUS,
+        failure_kind="verifier_error",
+        runner_up=Layer.DATA_SCHEMA,
+    ),
+    Rule(
         id="verifier.stumbled",
         layer=Layer.VERIFIER_RUNTIME,
         needs="A Gym server's KeyError, TypeError or their kin, with nothing failing below it",
         sees=_gym_stumbled,
         cause="The Gym server raised at a value that it did not expect: {what}.",
-        next_action="Look for the field in the recorded request of this call: where it is null or missing, fill or "
-        "drop it in the row or use a Gym that takes it; where it is there, the server's code is at fault. "
-        "`gymtap replay EXCHANGE` runs this call again alone.",
+        next_action="Look for the field in the recorded request of this call (`gymtap show EXCHANGE`): where it is "
+        "null or missing, fill or drop it in the row or use a Gym that takes it; where it is there, the server's code "
+        "is at fault. `gymtap replay EXCHANGE` runs this call again alone.",
         source="Gym 0.7.0 exception middleware answers 500 with repr(exception)",
         strength=Strength.STATUS,
         failure_kind="verifier_error",
@@ -717,7 +772,8 @@ RULES: tuple[Rule, ...] = (
         needs="A Gym server's 500 with nothing failing below it",
         sees=both(_gym_raised, _raised_told, said(calls=_OWN, statuses=(500,), sources=("log",), judge=False)),
         cause="The Gym server raised: {what}.",
-        next_action="Read that server's traceback at that time, and run the row's call again against it alone.",
+        next_action="Read that server's traceback at that time, and run this call again alone (`gymtap replay "
+        "EXCHANGE`) once its code or what it needs is mended.",
         source="Gym 0.7.0 exception middleware answers 500 with repr(exception)",
         strength=Strength.STATUS,
         failure_kind="verifier_error",
@@ -755,17 +811,10 @@ RULES: tuple[Rule, ...] = (
         id="verifier.log_exception",
         layer=Layer.VERIFIER_RUNTIME,
         needs="A traceback in a server's log that no other rule knows",
-        sees=said(
-            r"^Traceback[\s\S]*?(?P<what>(?:\w+\.)*\w*(?:Error|Exception)\b[^\n]{0,160})\s*\Z|"
-            r"^(?:Syntax|Indentation|Tab|Name|UnboundLocal|Type|Attribute|Index|ZeroDivision|Recursion|"
-            r"NotImplemented)Error: [^\n]*|^RuntimeError: (?:there is no current event loop|"
-            r"(?:this )?event loop is)[^\n]*",
-            sources=("log",),
-            unless=r"CancelledError|KeyboardInterrupt|SystemExit|unhandled errors in a TaskGroup|"
-            r"ClientResponseError: 500|GeneratorExit|InvalidStateError",
-        ),
+        sees=_log_exception,
         cause="Code of a server raised: {what}.",
-        next_action="Read the traceback's last frame in that server and the request that led there.",
+        next_action="Read the code at that line (the traceback's last frame in that server) and the request that led "
+        "there; mend what it takes for granted.",
         source="Python tracebacks",
         strength=Strength.FALLBACK,
         failure_kind="verifier_error",
