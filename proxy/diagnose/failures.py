@@ -31,6 +31,7 @@ class Failure:
     `swallowed`: the caller went on as if nothing had happened. `recovered`: the same call succeeded later.
     `soft`: the answer was below 400 and its body told the failure. `server` is whose line a log's is, as its prefix
     says; empty where it has none.
+    `url` is the address that a log's line on a retry names.
     `order` sorts failures in time within their source.
     """
 
@@ -49,6 +50,7 @@ class Failure:
     recovered: bool = False
     soft: bool = False
     server: str = ""
+    url: str = ""
 
     @property
     def told(self) -> bool:
@@ -604,4 +606,5 @@ def _log_failure(text: str, number: int, server: str = "") -> Failure:
         status=int(retry["status"]) if retry and retry["status"] else None,
         innermost=innermost,
         server=server,
+        url=retry["url"] if retry else "",
     )

@@ -7,7 +7,7 @@ nothing else does.
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import Any
@@ -109,8 +109,18 @@ class View:
 
     @cached_property
     def told_failures(self) -> tuple[Failure, ...]:
-        """What sidecar rows and logs tell."""
-        return (*failing_results(self.material), *failing_log_blocks(self.material.log))
+        """What sidecar rows and logs tell; a try that the log tells of has recovered where the recorded ones have."""
+        told = (*failing_results(self.material), *failing_log_blocks(self.material.log))
+        return tuple(replace(failure, recovered=True) if self._mended(failure) else failure for failure in told)
+
+    def _mended(self, failure: Failure) -> bool:
+        address = failure.url.partition("://")[2]
+        tries = [e for e in self.material.exchanges if address and f"{e.server}{e.target}" == address]
+        return bool(tries) and not any(e.is_open or (e.failed and not self._recovered(e)) for e in tries)
+
+    def _recovered(self, exchange: Seen) -> bool:
+        failure = self.failure_of.get(exchange.id)
+        return failure is not None and failure.recovered
 
     @cached_property
     def run_failed(self) -> bool:
@@ -169,6 +179,22 @@ NO_SESSION = (
     r"KeyError\('[0-9a-f-]{32,36}'\)"
 )
 """Words that a session is not known to the server that holds it."""
+
+MCP_SESSION = r"\bsession terminated\b|\bmcp\w*[^\n]{0,80}\bsession\b[^\n]{0,20}(?:terminated|expired|closed|not found)"
+"""Words that an MCP server ended its own session, which is none of Gym's: it restarted, or let it expire."""
+
+NOT_SERVED = (
+    r"the model `?(?P<what>[^`\n]{1,120}?)`? does not exist|model_not_(?:found|available|supported)|"
+    r"model[ _]not[ _]found|unknown model|unsupported model: |"
+    r"invalid model(?: name)?\b|deploymentnotfound|(?:api )?deployment for this resource does not exist|no such model|"
+    r"model with (?:the )?(?:name|id) [^\n]{1,80} (?:does not exist|not found)|"
+    r"model ['\"`]?[\w./:-]+['\"`]? (?:is )?not (?:found|available|supported|served|loaded)|not a valid model|"
+    r"operationnotsupported|does not work with the specified model|no endpoints found for|"
+    r"no healthy deployments? for|there are no healthy deployments for this model|"
+    r"function ['\"`]?[\w-]+['\"`]?: not found for account|"
+    r"on-demand throughput isn.t supported|inference profile that contains this model|llm provider not provided"
+)
+"""A provider's words that it does not serve the model asked for."""
 
 OVERFLOW = (
     r"context[ _-]?(?:length|size|window|limit)|token context\b|maximum (?:prompt|input) length|\bn_ctx\b|"

@@ -45,8 +45,14 @@ def told_error(exchange: Seen) -> str:
     if isinstance(body, dict) and _only_error(body):
         refused = body.get("error") or body.get("success") is False or body.get("ok") is False
         refused = refused or str(body.get("status")).lower() in {"error", "failed", "failure"}
+        refused = refused or _error_code(body.get("code"))
         return _text(body.get("error") or body.get("message") or body.get("detail")) if refused else ""
     return _sentence(body if isinstance(body, str) else exchange.response if body is None else None)
+
+
+def _error_code(code: Any) -> bool:
+    """Whether a `code` is an error's: negative, as services' own are, or from 400 on, as HTTP's; 0 and 200 are not."""
+    return isinstance(code, int) and (code < 0 or code >= 400)
 
 
 def _not_run(body: dict[str, Any]) -> str:

@@ -33,6 +33,9 @@ WORLD: tuple[Any, ...] = (
     {"error": "Too many guests for this table"},
     {"content": [{"type": "text", "text": "ENOENT: no such file or directory, open 'x'"}], "isError": True},
     "Error: division by zero",
+    {"code": 0, "message": "ok", "data": None},
+    {"code": 404, "message": "Order 12 not found", "data": None},
+    {"code": -1, "message": "No seat left in row 4"},
 )
 VERDICTS: tuple[dict[str, Any], ...] = (
     {"error": None, "exception": None, "errors": []},
@@ -105,6 +108,11 @@ def test_a_verdict_with_its_reasons_is_no_broken_verifier(verdict: dict[str, Any
         ({"error": "HTTP 429 Too Many Requests from https://api.search.example"}, "throughput.rate_limit"),
         ({"error": "Search failed: 401 Unauthorized - invalid API key"}, "config.tool_key"),
         ("Error executing tool do: Request timed out after 30s", "throughput.timeout"),
+        ({"code": -500, "message": "open /tmp/1.py: no space left on device", "data": None}, "infra.disk"),
+        (
+            {"content": [{"type": "text", "text": "McpError: Session terminated"}], "isError": True},
+            "infra.tool_backend",
+        ),
         ({"observation": "", "error": "the browser has been closed", "done": False}, "infra.sandbox"),
         ({"observation": "", "error": "No active session. Call seed_session first."}, "verifier.session_unknown"),
     ],

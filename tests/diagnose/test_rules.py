@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -141,6 +142,50 @@ def test_a_retry_that_succeeded_leaves_a_note_and_no_error() -> None:
     case = json.loads(next((Path(__file__).parent / "cases").glob("*-recovered-429.json")).read_text())
     found = findings(from_case({"exchanges": case["exchanges"]}))
     assert {finding.severity for finding in found} == {Severity.NOTE}
+
+
+def asked(
+    number: int, status: int, model: str = "adapter-v3", said: str = "The model `adapter-v3` does not exist."
+) -> Seen:
+    body = json.dumps(
+        {"error": {"message": said}}
+        if status >= 400
+        else {"choices": [{"message": {"content": "4"}, "finish_reason": "stop"}]}
+    )
+    request = json.dumps({"model": model, "messages": [str(number)]})
+    return Seen(
+        f"p{number}", "model", "provider", Call.PROVIDER, target="/v1/chat/completions", status=status,
+        request=request, response=body, started_ms=number * 10.0, duration_ms=5.0, server="h:1",
+    )  # fmt: skip
+
+
+def test_a_model_that_answered_before_is_dropped_by_its_server_and_not_misnamed() -> None:
+    assert diagnose(Material(exchanges=(asked(1, 200), asked(2, 404)))).rule == "model.dropped"
+
+
+@pytest.mark.parametrize(
+    "others", [(), (asked(1, 200, model="base"),), (asked(3, 200),)], ids=["none", "base", "later"]
+)
+def test_a_model_that_has_never_answered_is_misnamed(others: tuple[Seen, ...]) -> None:
+    """An answer under another name tells nothing of this one, and one that came later only that it is served by now."""
+    assert diagnose(Material(exchanges=(asked(2, 404), *others))).rule == "config.model_name"
+
+
+RETRY = "[model_retry url=http://h:1/v1/chat/completions status=503 kind=http_error try=1 max_tries=3 error_msg=busy]"
+
+
+def test_a_retry_in_the_log_is_a_note_where_the_recording_shows_the_answer() -> None:
+    mended = (replace(asked(1, 503, said="busy"), request="{}"), replace(asked(2, 200), request="{}"))
+    found = findings(Material(exchanges=mended, log=(RETRY,)))
+    assert {finding.severity for finding in found} == {Severity.NOTE}
+
+
+def test_a_retry_in_the_log_counts_where_the_recording_shows_no_answer_or_another_address() -> None:
+    unanswered = (asked(1, 503, said="busy"),)
+    elsewhere = (replace(asked(1, 200), server="h:2"),)
+    for exchanges in (unanswered, elsewhere):
+        found = findings(Material(exchanges=exchanges, log=(RETRY,)))
+        assert any(f.severity is Severity.ERROR and f.exchange is None for f in found)
 
 
 def dropped(number: int, parent: str | None = "m") -> Seen:

@@ -78,6 +78,7 @@ def layer_of(status: int, body: str) -> str:
         ("User location is not supported for the API use.", "config"),
         ("This organization has been disabled.", "config"),
         ("LLM Provider NOT provided. Pass in the LLM provider you are trying to call.", "config"),
+        ("Unsupported model: small-v9", "config"),
         ("input must have less than 2048 tokens", "data_schema"),
         ("schema produces a constraint that has too many states for serving", "data_schema"),
         ("look-around, including look-ahead and look-behind, is not supported", "data_schema"),
@@ -100,11 +101,15 @@ def test_whose_a_refused_request_is_follows_from_what_the_provider_says_of_it(me
         ("Caused by: dns error: failed to lookup address information", "infra"),
         ("TimeoutError: Timed out waiting for servers to spin up after 600s: ['policy_model']", "infra"),
         ("Error: No such image: sweb.eval.x86_64.django__django-13820:latest", "infra"),
+        ('Error: pull: Get "https://registry.example:5000/v2/": context deadline exceeded', "infra"),
+        ('Error: head "https://ghcr.example/v2/team/box/manifests/1.2": net/http: TLS handshake timeout', "infra"),
+        ('Error: Get "https://api.example/v2/chat": context deadline exceeded', "throughput_resources"),
         ("0/12 nodes are available: 12 Insufficient nvidia.com/gpu.", "infra"),
         ("Back-off restarting failed container vllm in pod policy-0", "infra"),
         ("ray.exceptions.ObjectStoreFullError: Failed to put object in object store", "throughput_resources"),
         ("psycopg2.OperationalError: FATAL: remaining connection slots are reserved", "throughput_resources"),
         ("huggingface_hub.errors.RepositoryNotFoundError: 404 Client Error.", "config"),
+        ("ValueError: backend=cloud requires a domain and a key: set BOX_DOMAIN / BOX_API_KEY", "config"),
         ("wandb: ERROR Error while calling W&B API: user is not logged in (<Response [401]>)", "config"),
         ("jupyter_client.kernelspec.NoSuchKernel: No such kernel named python3", "verifier_runtime"),
         ("TypeError: unhashable type: 'list'", "verifier_runtime"),
@@ -118,3 +123,16 @@ def test_whose_a_refused_request_is_follows_from_what_the_provider_says_of_it(me
 )
 def test_one_line_of_a_log_is_told_by_its_words_and_a_librarys_chatter_is_none(line: str, layer: str) -> None:
     assert diagnose(from_case({"log": line + "\n"})).layer == layer
+
+
+@pytest.mark.parametrize(
+    ("line", "runner_up"),
+    [
+        ("torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 96.00 MiB.", "model_serving"),
+        ("RuntimeError: CUDA error: CUBLAS_STATUS_ALLOC_FAILED", "model_serving"),
+        ("kernel: Out of memory: Killed process 4711 (python)", "infra"),
+    ],
+)
+def test_the_gpus_memory_may_be_the_engines_matter_and_the_hosts_the_nodes(line: str, runner_up: str) -> None:
+    found = diagnose(from_case({"log": line + "\n"}))
+    assert (found.layer, found.runner_up) == ("throughput_resources", runner_up)

@@ -9,6 +9,7 @@ from gymtap.proxy.diagnose.evidence import Seen
 from gymtap.proxy.diagnose.parameters import in_row, refused_parameter
 from gymtap.proxy.diagnose.rule import (
     GENERATION,
+    NOT_SERVED,
     PROVIDER,
     Rule,
     Sight,
@@ -33,17 +34,6 @@ _KEY_WORDS = (
     r"invalid subscription key|missing (?:bearer|authorization)|unauthori[sz]ed|invalid credentials|"
     r"missing authentication|signature expired|signature[^\n]{0,40}does not match|could not validate credentials|"
     r"token (?:has )?expired"
-)
-_MODEL_WORDS = (
-    r"the model `?(?P<what>[^`\n]{1,120}?)`? does not exist|model_not_(?:found|available|supported)|"
-    r"model[ _]not[ _]found|unknown model|"
-    r"invalid model(?: name)?\b|deploymentnotfound|(?:api )?deployment for this resource does not exist|no such model|"
-    r"model with (?:the )?(?:name|id) [^\n]{1,80} (?:does not exist|not found)|"
-    r"model ['\"`]?[\w./:-]+['\"`]? (?:is )?not (?:found|available|supported|served|loaded)|not a valid model|"
-    r"operationnotsupported|does not work with the specified model|no endpoints found for|"
-    r"no healthy deployments? for|there are no healthy deployments for this model|"
-    r"function ['\"`]?[\w-]+['\"`]?: not found for account|"
-    r"on-demand throughput isn.t supported|inference profile that contains this model|llm provider not provided"
 )
 _PARAMETER_WORDS = (
     r"unsupported (?:parameter|value)|unrecognized request argument|unknown parameter|unexpected keyword argument|"
@@ -92,7 +82,7 @@ def _wrong_base_url(view: View) -> Iterator[Sight]:
             or failure.status not in {400, 404, 405, 301, 308}
         ):
             continue
-        if re.search(_MODEL_WORDS, failure.said, re.IGNORECASE):
+        if re.search(NOT_SERVED, failure.said, re.IGNORECASE):
             continue
         doubled = "/v1/v1" in exchange.path
         missing = "/v1/" not in exchange.path and failure.status != 400
@@ -144,7 +134,7 @@ def _parameter_refused(view: View) -> Iterator[Sight]:
             yield sight_of(failure, parameter)
 
 
-_model_said = said(_MODEL_WORDS, calls=GENERATION, statuses=(400, 403, 404, 422, 429, 500, 503))
+_model_said = said(NOT_SERVED, calls=GENERATION, statuses=(400, 403, 404, 422, 429, 500, 503))
 _DEPLOYMENT = re.compile(r"/deployments/([^/?]+)")
 
 
@@ -407,6 +397,7 @@ RULES: tuple[Rule, ...] = (
         next_action="Set {role}_model_name to one of the ids that GET {base}/models lists; the request asked for "
         "{model}.",
         source="vLLM 0.32 NotFoundError, OpenAI model_not_found, Azure DeploymentNotFound, LiteLLM router",
+        runner_up=Layer.MODEL_SERVING,
     ),
     Rule(
         id="config.base_url",
@@ -626,6 +617,8 @@ RULES: tuple[Rule, ...] = (
             r"WANDB_API_KEY|OPENAI_API_KEY|NGC_API_KEY)[^\n]{0,60}(?:not set|missing|required|must)|GatedRepoError|"
             r"gated repo\b|access to model [^\n]{0,120} is restricted|(?:you )?must be authenticated|"
             r"user is not logged in|"
+            r"(?:requires?|missing|not (?:set|configured))\b[^\n]{0,120}"
+            r"\bset [`'\"]?(?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)|"
             r"api_key not configured|No API key configured"
         ),
         cause="A variable or a login that the run needs is not set: {what}.",

@@ -9,6 +9,7 @@ from gymtap.proxy.diagnose.rule import (
     ALLOTMENT,
     GENERATION,
     GYM,
+    MCP_SESSION,
     RESOURCES,
     Rule,
     Sight,
@@ -70,7 +71,8 @@ _UNRESOLVED = (
 
 
 _BACKEND_GONE = (
-    rf"{_UNREACHED}|^(?:mcp error )?(?:-32000\W+)?connection closed|^internal server error|service unavailable"
+    rf"{_UNREACHED}|{MCP_SESSION}|^(?:mcp error )?(?:-32000\W+)?connection closed|^internal server error|"
+    r"service unavailable"
 )
 """What a tool that answers 200 tells of a backend that is not there."""
 
@@ -184,9 +186,10 @@ def _head_answers_strangely(view: View) -> Iterator[Sight]:
 
 
 def _tool_backend(view: View) -> Iterator[Sight]:
-    """A tool that failed because what it calls could not be reached."""
+    """A tool that failed because what it calls could not be reached, or ended their session."""
+    words = re.compile(rf"{_UNREACHED}|{MCP_SESSION}", re.IGNORECASE)
     for failure in view.exchange_failures:
-        if failure.call is Call.TOOL and failure.exchange and re.search(_UNREACHED, failure.said, re.IGNORECASE):
+        if failure.call is Call.TOOL and failure.exchange and words.search(failure.said):
             yield exchange_sight(view, failure.exchange, failure.said[:300], failure.exchange.path)
 
 
@@ -656,6 +659,7 @@ RULES: tuple[Rule, ...] = (
             r"TASK FAILURE)|pyxis:|enroot|failed to (?:create|start|import) container|no such container|"
             r"error response from daemon|docker: |dockerexception|fetching server api version|docker daemon|"
             r"docker\.sock|image[^\n]{0,40}not found|manifest unknown|errimagepull|"
+            r"/images/create\?|https?://[^\s'\"\\]+/v2/(?:[\\'\"]|[^\s'\"]*/(?:manifests|blobs)/)|"
             r"no such image|failed to pull image|back-off (?:restarting|pulling)|probe failed: |"
             r"nodes? (?:are|is) available: \d+ insufficient|failedscheduling|node was low on resource: (?!memory)|"
             r"toomanyrequests: |pull rate limit|imagepullbackoff|crashloopbackoff|"

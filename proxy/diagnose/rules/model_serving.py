@@ -11,6 +11,7 @@ from gymtap.proxy.diagnose.answers import answers, echo, read_answer
 from gymtap.proxy.diagnose.evidence import Seen, listed, read_json
 from gymtap.proxy.diagnose.rule import (
     GENERATION,
+    NOT_SERVED,
     PROVIDER,
     Rule,
     Sight,
@@ -25,6 +26,7 @@ from gymtap.proxy.diagnose.rule import (
 from gymtap.proxy.diagnose.tool_answers import rewarded, unknown_tools
 from gymtap.proxy.diagnose.tools import called, offered_tools
 from gymtap.proxy.diagnose.transcripts import Echo, echoes
+from gymtap.proxy.diagnose.wording import asked_model
 from gymtap.schemas import Call, Layer, LeafKind, Severity
 
 _ENGINE = (
@@ -454,6 +456,29 @@ def _engine_raised(view: View) -> Iterator[Sight]:
             yield sight_of(failure, failure.said[last.start() :].partition("\n")[0][:200])
 
 
+def _dropped(view: View) -> Iterator[Sight]:
+    """A model that a provider says it does not serve, although it answered under that name earlier in the recording."""
+    for sight in _not_served(view):
+        exchange = sight.exchange
+        if exchange is not None and any(_served(view, earlier, exchange) for earlier in view.material.exchanges):
+            yield sight
+
+
+_not_served = said(NOT_SERVED, calls=GENERATION, statuses=(400, 404), sources=("exchange",))
+
+
+def _served(view: View, earlier: Seen, exchange: Seen) -> bool:
+    """Whether an earlier call asked the same server for the same model and got an answer."""
+    asked = asked_model(exchange)
+    return (
+        asked is not None
+        and earlier.status is not None
+        and not earlier.failed
+        and (earlier.server, earlier.call, asked_model(earlier)) == (exchange.server, exchange.call, asked)
+        and view.tree.began_after(exchange, earlier)
+    )
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="model.null_envelope",
@@ -500,6 +525,18 @@ RULES: tuple[Rule, ...] = (
         next_action="Read the engine's own log for its first error, restart it, and look at the first request that "
         "failed.",
         source="vLLM 0.32 EngineDeadError",
+    ),
+    Rule(
+        id="model.dropped",
+        layer=Layer.MODEL_SERVING,
+        needs="A provider's words that it does not serve a model under whose name it has answered before",
+        sees=_dropped,
+        cause="The provider served this model a moment ago and does not any more: {what}.",
+        next_action="Find what unloaded or renamed it (a newer adapter or weights, a restart), keep what rollouts in "
+        "flight still ask for, and run this row again; the configured name was right when the row began.",
+        source="vLLM and SGLang load and unload adapters while they serve",
+        strength=Strength.PROVEN,
+        runner_up=Layer.CONFIG,
     ),
     Rule(
         id="model.unavailable",

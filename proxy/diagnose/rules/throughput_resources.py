@@ -34,13 +34,17 @@ _RATE = (
 )
 _MEMORY = (
     r"^\s*killed\s*$|low on (?:resource: )?memory|"
-    r"cuda out of memory|outofmemoryerror|torch\.(?:cuda\.)?outofmemory|cublas_status_alloc_failed|"
+    r"outofmemoryerror|"
     r"calledprocesserror\(-9\b|out[- ]of[- ]memory|memory pressure|\(oom\)|oom[-_ ]?kill(?:ed|er)?|memorykilled|"
     r"killed process \d+|"
     r"objectstorefull|object store[^\n]{0,30} is full|cannot allocate memory|errno 12\]|"
     r"memoryerror|std::bad_alloc|memory (?:usage|limit)[^\n]{0,60}(?:exceed|threshold)|oomkilled|"
     r"exit(?:ed)?(?: with)?(?: the)? (?:code|status)[ :=]+(?:-9|137)\b|returned? (?:non-zero )?exit (?:code|"
-    r"status) (?:-9|137)|\bsigkill\b|signal 9|not enough (?:gpu )?memory"
+    r"status) (?:-9|137)|\bsigkill\b|signal 9|not enough memory"
+)
+_GPU_MEMORY = (
+    r"(?:cuda|hip)[^\n]{0,20} out of memory|torch\.(?:cuda\.)?outofmemory|cublas_status_alloc_failed|"
+    r"not enough gpu memory"
 )
 _ENGINE_MEMORY = (
     r"no available memory for the cache blocks|kv cache[^\n]{0,80}(?:larger|exceed|not enough|insufficient)|"
@@ -228,9 +232,23 @@ RULES: tuple[Rule, ...] = (
         runner_up=Layer.MODEL_SERVING,
     ),
     Rule(
+        id="throughput.gpu_memory",
+        layer=Layer.THROUGHPUT_RESOURCES,
+        needs="Words that the GPU's memory ran out while something ran on it",
+        sees=said(_GPU_MEMORY),
+        cause="The GPU's memory ran out: {what}.",
+        next_action="Lower batch size (max_num_batched_tokens, max_num_seqs), context length or "
+        "gpu_memory_utilization, or free the GPU of other processes; an engine that died of it has to be started "
+        "again.",
+        source="PyTorch and vLLM",
+        strength=Strength.PROVEN,
+        runner_up=Layer.MODEL_SERVING,
+        failure_kind="provider_oom_killed",
+    ),
+    Rule(
         id="throughput.memory",
         layer=Layer.THROUGHPUT_RESOURCES,
-        needs="Words that memory ran out, on the GPU or the host, or a kill by the kernel",
+        needs="Words that memory ran out, or a kill by the kernel",
         sees=said(_MEMORY),
         cause="Memory ran out: {what}.",
         next_action="Lower concurrency, context length or batch size, or give that process more memory; read the "
