@@ -248,8 +248,8 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="throughput.memory",
         layer=Layer.THROUGHPUT_RESOURCES,
-        needs="Words that memory ran out, or a kill by the kernel",
-        sees=said(_MEMORY),
+        needs="Words that a host's or a container's memory ran out, or a kill by the kernel",
+        sees=said(_MEMORY, unless=_GPU_MEMORY),
         cause="Memory ran out: {what}.",
         next_action="Lower concurrency, context length or batch size, or give that process more memory; read the "
         "node's kernel log for who was killed.",
