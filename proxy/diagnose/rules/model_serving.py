@@ -70,7 +70,15 @@ def _success_without_answer(view: View) -> Iterator[Sight]:
             continue
         reason = _no_answer(exchange)
         if reason:
-            yield exchange_sight(view, exchange, f"200 {(exchange.response or '')[:200]}", reason)
+            sight = exchange_sight(view, exchange, f"200 {(exchange.response or '')[:200]}", reason)
+            yield replace(sight, advice=_ABORT_ADVICE) if reason.startswith("finish_reason abort") else sight
+
+
+_ABORT_ADVICE = (
+    "The engine ended the request itself, as it does for new weights, a pause or flush of its cache, or a caller that "
+    "went away: see in its log which of these happened at that time, and let the run hold or repeat requests over a "
+    "weight update. A reward of 0 for it is no score: leave the row out or run it again."
+)
 
 
 def _no_answer(exchange: Seen) -> str | None:

@@ -189,6 +189,72 @@ def _cut_result(view: View) -> Iterator[Sight]:
             )
 
 
+_KILLED = (
+    re.compile(r"name=(?P<name>[^,\s]+), pid=(?P<pid>\d+), memory used=(?P<held>[\d.]+ ?[KMGT]?i?B)"),
+    re.compile(r"[Kk]illed process (?P<pid>\d+) \((?P<name>[^)]+)\)(?:[^\n]*?anon-rss:(?P<held>\d+ ?kB))?"),
+)
+"""How Ray's memory monitor and the kernel name what they killed."""
+_NODE_MEMORY = re.compile(r"\b[\d.]+ ?[GT]i?B ?/ ?[\d.]+ ?[GT]i?B")
+
+
+def _memory(view: View) -> Iterator[Sight]:
+    """Words that memory ran out, with who was killed for it where a log names it."""
+    log = "\n".join(view.material.log)
+    victim = next(filter(None, (pattern.search(log) for pattern in _KILLED)), None)
+    for sight in said(_MEMORY, unless=_GPU_MEMORY)(view):
+        if victim is None:
+            yield sight
+            continue
+        held = f" with {victim['held']}" if victim["held"] else ""
+        node = _NODE_MEMORY.search(log)
+        killed = f"the process killed was {victim['name']} (pid {victim['pid']}){held}" + (
+            f", the node at {node[0]}" if node else ""
+        )
+        yield replace(sight, what=f"{sight.what.rstrip('.')}; {killed}", advice=_VICTIM_ADVICE)
+
+
+_VICTIM_ADVICE = (
+    "See whether the process that was killed is the one that grew (it is often only the largest): lower what it keeps "
+    "at once (rollouts in flight, batch, sizes of answers), give that node or container more memory, or move "
+    "what runs beside it; then resume."
+)
+_CONGESTED = re.compile(
+    r"(?:waiting: (?:[1-9]\d{2,}) reqs|queue-req: (?:[1-9]\d{2,})|kv cache usage: (?:9\d|100)|token usage: (?:0\.9\d|1\.0))",
+    re.IGNORECASE,
+)
+_LOAD = re.compile(
+    r"running: \d+ reqs|waiting: \d+ reqs|(?:gpu )?kv cache usage: [\d.]+%|#(?:running|queue)-req: \d+|"
+    r"token usage: [\d.]+",
+    re.IGNORECASE,
+)
+
+
+def _timed_out(view: View) -> Iterator[Sight]:
+    """Calls that a time limit ended; of those to a model, with the engine's own words that too many waited."""
+    lines = [line for line in view.material.log if _CONGESTED.search(line)]
+    load = ", ".join(_LOAD.findall(lines[-1])) if lines else ""
+    for sight in _timeouts(view):
+        waits = load and sight.failure is not None and (sight.failure.call in GENERATION or sight.failure.call is None)
+        what = f"{sight.what.rstrip('.')}; the engine's log says {load}"
+        yield replace(sight, what=what, advice=_CONGESTED_ADVICE) if waits else sight
+
+
+_CONGESTED_ADVICE = (
+    "The engine has more requests than it can run, so they wait beyond the caller's limit: lower the concurrency in "
+    "front of it (num_samples_in_parallel) or add replicas; a longer limit alone only lengthens the queue."
+)
+_timeouts = both(
+    said(timeout=True),
+    _tool_tells(
+        r"(?:request|read|connect(?:ion)?|gateway|upstream|backend|server)[ -]{0,2}(?:has )?timed?[- ]?out|"
+        r"request to [^\n]{0,40} timed out",
+        408,
+        504,
+    ),
+    said(_TIMED_OUT, unless=r"spin[- ]?up|nccl|collective|gcs|placement group|watchdog"),
+)
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="throughput.pinned",
@@ -249,10 +315,10 @@ RULES: tuple[Rule, ...] = (
         id="throughput.memory",
         layer=Layer.THROUGHPUT_RESOURCES,
         needs="Words that a host's or a container's memory ran out, or a kill by the kernel",
-        sees=said(_MEMORY, unless=_GPU_MEMORY),
+        sees=_memory,
         cause="Memory ran out: {what}.",
-        next_action="Lower concurrency, context length or batch size, or give that process more memory; read the "
-        "node's kernel log for who was killed.",
+        next_action="See on that node who was killed and what grew (`dmesg -T | grep -i 'killed process'`, the "
+        "container's or the job's state), lower what it keeps at once or give it more memory, then resume.",
         source="PyTorch, vLLM, Linux OOM killer, Ray memory monitor, Slurm",
         strength=Strength.PROVEN,
         runner_up=Layer.INFRA,
@@ -392,19 +458,10 @@ RULES: tuple[Rule, ...] = (
         id="throughput.timeout",
         layer=Layer.THROUGHPUT_RESOURCES,
         needs="A call that a time limit ended",
-        sees=both(
-            said(timeout=True),
-            _tool_tells(
-                r"(?:request|read|connect(?:ion)?|gateway|upstream|backend|server)[ -]{0,2}(?:has )?timed?[- ]?out|"
-                r"request to [^\n]{0,40} timed out",
-                408,
-                504,
-            ),
-            said(_TIMED_OUT, unless=r"spin[- ]?up|nccl|collective|gcs|placement group|watchdog"),
-        ),
+        sees=_timed_out,
         cause="A time limit ended the call before the answer came: {what}.",
-        next_action="Find which hop used the time; raise that limit, its capacity, or lower the concurrency in front "
-        "of it.",
+        next_action="See which hop used the time (`gymtap tree ROW` has each hop's): where it is the engine, lower the "
+        "concurrency in front of it or add replicas; where one call needs it, raise the caller's limit above that.",
         source="aiohttp, httpx and openai client messages",
         strength=Strength.STATUS,
         runner_up=Layer.INFRA,
