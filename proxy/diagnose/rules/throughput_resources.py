@@ -219,7 +219,7 @@ _VICTIM_ADVICE = (
     "what runs beside it; then resume."
 )
 _CONGESTED = re.compile(
-    r"(?:waiting: (?:[1-9]\d{2,}) reqs|queue-req: (?:[1-9]\d{2,})|kv cache usage: (?:9\d|100)|token usage: (?:0\.9\d|1\.0))",
+    r"waiting: [1-9]\d{2,} reqs|queue-req: [1-9]\d{2,}|kv cache usage: (?:9\d|100)|token usage: (?:0\.9\d|1\.0)",
     re.IGNORECASE,
 )
 _LOAD = re.compile(
