@@ -138,6 +138,12 @@ def left_nothing(view: View, failure: Failure) -> bool:
     return answer is not None and not answer.text.strip() and not answer.calls and not answer.reasoning.strip()
 
 
+def scored_unjudged(view: View, failure: Failure) -> bool:
+    """Whether a judge's failure stands under a verify that answered well, so that the row got a reward all the same."""
+    above = view.tree.chain(failure.exchange)[:-1] if failure.judge and failure.exchange is not None else []
+    return not failure.recovered and any(hop.call is Call.VERIFY and not hop.failed for hop in above)
+
+
 type Sees = Callable[[View], Iterable[Sight]]
 
 
@@ -195,6 +201,13 @@ NOT_SERVED = (
     r"on-demand throughput isn.t supported|inference profile that contains this model|llm provider not provided"
 )
 """A provider's words that it does not serve the model asked for."""
+
+CONTENT_POLICY = (
+    r"content[_ ](?:filter|policy)|content management policy|safety system|"
+    r"inappropriate content|data_?inspection|requires moderation|"
+    r"(?:input|prompt|content) was flagged|responsibleaipolicyviolation"
+)
+"""Words that a content filter refused a prompt."""
 
 OVERFLOW = (
     r"context[ _-]?(?:length|size|window|limit)|token context\b|maximum (?:prompt|input) length|\bn_ctx\b|"
@@ -280,7 +293,7 @@ def _matched(match: re.Match[str] | None, failure: Failure) -> str:
         return failure.exchange.error_text[:_ERROR_CHARS]
     if match is None and not failure.said.strip() and failure.status is not None:
         return f"{failure.status} with an empty body"
-    if match is None and failure.said.strip() == str(failure.status):
+    if match is None and failure.said.partition("\n")[0].strip() == str(failure.status):
         return f"{failure.status} with an empty message"
     if match is None:
         return failure.said.partition("\n")[0][:200]

@@ -10,6 +10,7 @@ from gymtap.proxy.diagnose.parameters import in_row, refused_parameter
 from gymtap.proxy.diagnose.rule import (
     GENERATION,
     NOT_SERVED,
+    OVERFLOW,
     PROVIDER,
     Rule,
     Sight,
@@ -114,7 +115,10 @@ def _is_router_404(said: str) -> bool:
 
 
 _parameter_said = said(
-    _PARAMETER_WORDS, calls=GENERATION, statuses=(400, 422), unless=r"context length|tools?\.\d|json[_ ]schema"
+    _PARAMETER_WORDS,
+    calls=GENERATION,
+    statuses=(400, 422),
+    unless=r"context length|max_\w*tokens[^\n]{0,40}\bgot -\d|tools?\.\d|json[_ ]schema",
 )
 
 
@@ -130,7 +134,8 @@ def _parameter_refused(view: View) -> Iterator[Sight]:
     """A parameter that the provider refuses and that the row did not ask for: the configuration added it."""
     for failure in (*view.exchange_failures, *view.soft_failures):
         parameter = refused_parameter(failure)
-        if parameter and not in_row(view, parameter) and not failure.judge:
+        too_long = re.search(OVERFLOW, failure.said, re.IGNORECASE)  # then the limit was computed and not configured
+        if parameter and not in_row(view, parameter) and not failure.judge and not too_long:
             yield sight_of(failure, parameter)
 
 
@@ -535,7 +540,8 @@ RULES: tuple[Rule, ...] = (
         ),
         cause="The configuration does not resolve: {what}.",
         next_action="Define the missing key in env.yaml or on the command line, and check with `gym env run "
-        "--dry-run` or a dump.",
+        "--dry-run` or a dump; where it is the name of an agent or server, make the row's agent_ref.name (or "
+        "+agent_name) one of those that the configuration starts.",
         source="OmegaConf 2.3, Hydra 1.3",
         strength=Strength.PROVEN,
     ),

@@ -5,12 +5,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from gymtap.proxy.check.vllm_rules import turned_down_keyword
 from gymtap.proxy.diagnose.answers import answers, read_answer
 from gymtap.proxy.diagnose.before_sending import before_sending
 from gymtap.proxy.diagnose.evidence import SeenFile, listed, read_json
 from gymtap.proxy.diagnose.parameters import in_row, refused_parameter
 from gymtap.proxy.diagnose.rows import Flaw, line_flaws, row_flaws
 from gymtap.proxy.diagnose.rule import (
+    CONTENT_POLICY,
     GENERATION,
     NO_SESSION,
     NOT_OVERFLOW,
@@ -24,6 +26,7 @@ from gymtap.proxy.diagnose.rule import (
     both,
     exchange_sight,
     said,
+    scored_unjudged,
     sight_of,
 )
 from gymtap.proxy.diagnose.tool_answers import hopeless_tools
@@ -49,11 +52,6 @@ _MEDIA_WORDS = (
     r"not a multimodal model|"
     r"at most \d+ (?:image|video|audio)|unsupported image|mime type|multi_modal_data|"
     r"allowed-local-media-path|url must be either a http|failed to (?:fetch|load) media"
-)
-_POLICY = (
-    r"content[_ ](?:filter|policy)|content management policy|safety system|"
-    r"inappropriate content|data_?inspection|requires moderation|"
-    r"(?:input|prompt|content) was flagged|responsibleaipolicyviolation"
 )
 _MEDIUM = r"(?:image|video|audio|file)(?:_url|s?\b|_data)|input_(?:image|audio|file)|mm_data|media"
 _MEDIA_SHAPE = (
@@ -137,14 +135,16 @@ def _sent_not_finite(view: View) -> Iterator[Sight]:
     """A request whose body holds NaN or Infinity, which JSON does not have."""
     for exchange in view.material.exchanges:
         if exchange.failed and exchange.request and re.search(r"[:\[,]\s*-?(?:NaN|Infinity)\b", exchange.request):
-            yield exchange_sight(view, exchange, f"NaN or Infinity sent to {exchange.path}", exchange.path)
+            text = f"NaN or Infinity sent to {exchange.path}"
+            yield exchange_sight(view, exchange, text, text)
 
 
 def _sent_lone_surrogate(view: View) -> Iterator[Sight]:
     for exchange in view.material.exchanges:
         sent = exchange.request if exchange.failed else None
         if sent and any(flaw.check == "surrogate" for flaw in line_flaws(sent)):
-            yield exchange_sight(view, exchange, f"half a surrogate pair sent to {exchange.path}", exchange.path)
+            text = f"half a surrogate pair sent to {exchange.path}"
+            yield exchange_sight(view, exchange, text, text)
 
 
 def _broken_json_sent(view: View) -> Iterator[Sight]:
@@ -201,10 +201,22 @@ def _grammar(view: View) -> Iterator[Sight]:
         if not looked:
             flaw, looked = next(_tool_flaws(view), None), True
         if flaw is None:
-            yield sight
+            suspect = _suspect(sight.exchange.request_json) if sight.exchange else None
+            yield replace(sight, what=f"{sight.what.rstrip('.')}; {suspect}") if suspect else sight
         else:
             what = f"{sight.what.rstrip('.')}; {flaw.pointer} {flaw.message}"
             yield replace(sight, what=what, pointer=flaw.pointer, advice=_FLAW_ADVICE)
+
+
+def _suspect(body: Any) -> str | None:
+    """The first keyword in a request's tools that vLLM does not offer to xgrammar; None where there is none."""
+    for tool in listed(body.get("tools")) if isinstance(body, dict) else ():
+        function = tool.get("function", tool) if isinstance(tool, dict) else None
+        parameters = function.get("parameters") if isinstance(function, dict) else None
+        keyword = turned_down_keyword(parameters) if isinstance(parameters, dict) else None
+        if isinstance(function, dict) and keyword:
+            return f"look first at `{keyword}` in the tool {function.get('name')}, which xgrammar is not given"
+    return None
 
 
 _FLAW_ADVICE = (
@@ -248,8 +260,13 @@ _LARGE_CHARS = 4_000
 def _overflow(view: View) -> Iterator[Sight]:
     """A provider's words that the prompt does not fit, with what is largest in it."""
     for sight in _overflow_said(view):
-        largest = _largest_message(sight.exchange.request_json) if sight.exchange else None
-        yield replace(sight, what=f"{sight.what.rstrip('.')}; {largest}") if largest else sight
+        over = re.search(r"max_(?:completion_|output_)?tokens[^\n]*?\bgot -([\d,]+)", sight.what)
+        more = (
+            f"the prompt alone is {over[1]} tokens too long" if over else None,
+            _largest_message(sight.exchange.request_json) if sight.exchange else None,
+            "the model server made an empty answer of it, and the row went on" if sight.swallowed else None,
+        )
+        yield replace(sight, what="; ".join([sight.what.rstrip("."), *filter(None, more)]))
 
 
 def _largest_message(body: Any) -> str | None:
@@ -391,9 +408,15 @@ def _refused_by_resources(view: View) -> Iterator[Sight]:
     """422 of a resources server; what verify refuses, the stored answer can be given again."""
     for sight in _resources_422(view):
         call = sight.failure.call if sight.failure else None
-        yield replace(sight, advice=_VERIFY_AGAIN) if call is Call.VERIFY else sight
+        of_answer = call is Call.VERIFY and re.search(r"body\W+response\b", sight.what)
+        yield replace(sight, advice=_ANSWER_AGAIN if of_answer else _VERIFY_AGAIN) if call is Call.VERIFY else sight
 
 
+_ANSWER_AGAIN = (
+    "What the detail names is in the answer and not in the data: let the agent or the model server that wrote "
+    "`response` give its items the form of the Responses API, and run only this call again (`gymtap replay ROW --from "
+    "verify --set POINTER=VALUE`): nothing has to be generated again."
+)
 _VERIFY_AGAIN = (
     "Correct the fields that the detail names in the data (or where the row is made), and run only this call again "
     "with the stored response (`gymtap replay ROW --from verify --set POINTER=VALUE`): nothing has to be generated "
@@ -407,6 +430,16 @@ def _preflight(view: View) -> Iterator[Sight]:
         found = before_sending(failure)
         if found is not None and found[0] is Layer.DATA_SCHEMA:
             yield sight_of(failure, found[1])
+
+
+_prompt_refused = said(CONTENT_POLICY, calls=GENERATION, statuses=(400, 403, 404, 422, 500, 501))
+
+
+def _refused_prompt(view: View) -> Iterator[Sight]:
+    """A prompt that a content filter refused; that a verifier scores what its judge refused is the verifier's."""
+    for sight in _prompt_refused(view):
+        if sight.failure is None or not scored_unjudged(view, sight.failure):
+            yield sight
 
 
 RULES: tuple[Rule, ...] = (
@@ -567,9 +600,9 @@ RULES: tuple[Rule, ...] = (
         needs="A provider's words about a grammar, a JSON Schema or a tool definition",
         sees=_grammar,
         cause="The provider cannot turn a tool's schema into a grammar, or refuses the tool: {what}.",
-        next_action="Find which tool and keyword it is, for the row's schemas are valid JSON Schema: `gymtap check "
-        "tools` asks vLLM's grammar engines about each offline, `gymtap preflight` asks the endpoint about each for "
-        "one token; then rewrite that keyword in the data.",
+        next_action="Find which tool and keyword it is where the message does not name them: `gymtap check tools` "
+        "asks vLLM's grammar engines about each offline, `gymtap preflight` asks the endpoint about each for one "
+        "token; then rewrite that keyword in the data.",
         source="vLLM 0.32 with xgrammar, llguidance and outlines; OpenAI invalid_function_parameters",
         strength=Strength.PROVEN,
         runner_up=Layer.MODEL_SERVING,
@@ -579,10 +612,10 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.DATA_SCHEMA,
         needs="A provider's words that the prompt does not fit, outside a judge",
         sees=_overflow,
-        cause="The prompt does not fit the model's context: {what}. Gym's vllm_model turns such a 400 into an empty "
-        "answer, unless told otherwise, and that is scored.",
-        next_action="Shorten the prompt (or what tools may put into it), serve with a longer context, or set "
-        "propagate_context_overflow_errors=true; do not count this row.",
+        cause="The prompt does not fit the model's context: {what}.",
+        next_action="Shorten the prompt (or what tools may put into it) or serve with a longer context, and do not "
+        "count this row: Gym's vllm_model makes an empty answer of such a 400, and a 0 of that, unless "
+        "propagate_context_overflow_errors=true is set.",
         source="vLLM and OpenAI context errors; Gym 0.7.0 swallows any 400 with `context length` or `max_tokens`",
         strength=Strength.PROVEN,
         runner_up=Layer.MODEL_SERVING,
@@ -620,11 +653,11 @@ RULES: tuple[Rule, ...] = (
     Rule(
         id="data.content_policy",
         layer=Layer.DATA_SCHEMA,
-        needs="A provider's words that its content filter refused the prompt",
-        sees=said(_POLICY, calls=GENERATION, statuses=(400, 403, 404, 422, 500, 501)),
-        cause="The provider's content filter refused this row's prompt: {what}.",
+        needs="A provider's words that its content filter refused the prompt, where the caller passed the refusal on",
+        sees=_refused_prompt,
+        cause="The content filter of the {role}'s provider refused this row's prompt: {what}.",
         next_action="Leave the row out, reword it, or have the filter relaxed for this account or deployment; the same "
-        "prompt is refused again, and nothing was generated.",
+        "prompt is refused again, and nothing was generated from it.",
         source="Azure and OpenAI content filters, DashScope, OpenRouter",
         strength=Strength.PROVEN,
         runner_up=Layer.MODEL_SERVING,
@@ -637,7 +670,7 @@ RULES: tuple[Rule, ...] = (
             _MEDIA_WORDS,
             calls=GENERATION,
             statuses=(400, 403, 404, 422, 500, 501),
-            unless=rf"{_MEDIA_SHAPE}|{_POLICY}|{_GONE}",
+            unless=rf"{_MEDIA_SHAPE}|{CONTENT_POLICY}|{_GONE}",
         ),
         cause="The provider cannot take a medium of this row: {what}.",
         next_action="Look at that item in the recorded request (`gymtap show EXCHANGE`): decode its base64 alone, "
@@ -713,7 +746,9 @@ RULES: tuple[Rule, ...] = (
             sources=("exchange", "log"),
         ),
         cause="The row does not fit what the server reads: {what}.",
-        next_action="Correct the fields that the detail names; Gym reads the Responses form, not Chat Completions'.",
+        next_action="Correct the fields that the detail names where the data is made; Gym reads the Responses form "
+        "(`responses_create_params` with `input`), not Chat Completions' `messages`. `gymtap check rows` names every "
+        "such row.",
         source="FastAPI 422 of Gym's agents and models",
         strength=Strength.PROVEN,
     ),
@@ -769,7 +804,8 @@ RULES: tuple[Rule, ...] = (
             r"record|json ?line)s?|"
             r"(?:examples?|samples?|rows?|records?)[^\n]{0,30}(?:are|is|was|were) (?:malformed|invalid|corrupt)",
             sources=("log",),
-            unless=r"\b(?:0|no) (?:offending|malformed|invalid|corrupt|bad)|tool_parser|\.ya?ml|responses_api_models",
+            unless=r"omegaconf|hydra|\b(?:0|no) (?:offending|malformed|invalid|corrupt|bad)|tool_parser|\.ya?ml|"
+            r"responses_api_models",
         ),
         cause="The data cannot be read: {what}.",
         next_action="Find the line or field the message names and correct it where the data is made.",

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from gymtap.proxy.diagnose.evidence import Seen
+from gymtap.proxy.diagnose.failures import Failure
 from gymtap.proxy.diagnose.rule import (
     ALLOTMENT,
     GENERATION,
@@ -71,8 +72,7 @@ _UNRESOLVED = (
 
 
 _BACKEND_GONE = (
-    rf"{_UNREACHED}|{MCP_SESSION}|^(?:mcp error )?(?:-32000\W+)?connection closed|^internal server error|"
-    r"service unavailable"
+    rf"{_UNREACHED}|^(?:mcp error )?(?:-32000\W+)?connection closed|^internal server error|service unavailable"
 )
 """What a tool that answers 200 tells of a backend that is not there."""
 
@@ -186,11 +186,16 @@ def _head_answers_strangely(view: View) -> Iterator[Sight]:
 
 
 def _tool_backend(view: View) -> Iterator[Sight]:
-    """A tool that failed because what it calls could not be reached, or ended their session."""
-    words = re.compile(rf"{_UNREACHED}|{MCP_SESSION}", re.IGNORECASE)
+    """A tool that failed because what it calls could not be reached."""
     for failure in view.exchange_failures:
-        if failure.call is Call.TOOL and failure.exchange and words.search(failure.said):
+        if failure.call is Call.TOOL and failure.exchange and re.search(_UNREACHED, failure.said, re.IGNORECASE):
             yield exchange_sight(view, failure.exchange, failure.said[:300], failure.exchange.path)
+
+
+def _tool_tells_mcp_session(view: View) -> Iterator[Sight]:
+    for exchange, text in hopeless_tools(view.material.exchanges):
+        if re.search(MCP_SESSION, text, re.IGNORECASE):
+            yield exchange_sight(view, exchange, text[:300], text[:160])
 
 
 _unresolved_said = said(_UNRESOLVED, errors=(TransportErrorKind.REFUSED, TransportErrorKind.UNREACHABLE))
@@ -245,8 +250,13 @@ def _judge_down(view: View) -> Iterator[Sight]:
                 view,
                 exchange,
                 f"{failure.status or failure.error} {failure.said[:200]}",
-                f"{failure.status or failure.error or ''} {failure.said[:120]}".strip(),
+                f"{failure.status or failure.error or ''} {_first_line(failure)}".strip(),
             )
+
+
+def _first_line(failure: Failure) -> str:
+    words = failure.said.partition("\n")[0]
+    return "with an empty message" if words.strip() in {"", str(failure.status)} else words[:200]
 
 
 _gym_5xx_said = said(calls=GYM, statuses=(502, 503), sources=("exchange",))
@@ -333,6 +343,47 @@ _RESOLVING = (
 )
 
 
+_header_said = said(
+    r"got more than \d+ bytes|request header (?:fields )?too large|header or cookie too large|line ?too ?long|"
+    r"lineTooLong|headers? exceed|max_field_size|max_line_size",
+    unless=r"content length|body",
+)
+
+
+def _header_limit(view: View) -> Iterator[Sight]:
+    """Words that headers are too large, with the size of the request's cookies where it was recorded."""
+    for sight in _header_said(view):
+        cookies = sight.exchange.request_headers.get("cookie", "") if sight.exchange else ""
+        size = f"; its Cookie header has {len(cookies):,} bytes in {cookies.count(';') + 1} cookies"
+        yield replace(sight, what=sight.what.rstrip(".") + size) if cookies else sight
+
+
+_disk_said = both(
+    _tool_tells_disk,
+    said(
+        r"no space left on device|errno 28|disk quota exceeded|errno 122|read-only file system|errno 30|"
+        r"stale file handle|errno 116|input/output error|errno 5\]|transport endpoint is not connected|"
+        r"structure needs cleaning|permissionerror|permission denied|errno 13\]|database or disk is full|"
+        r"database is locked|af_unix path (?:too long|length)"
+    ),
+)
+_DISK_ADVICE = {
+    r"af_unix path": "Give the run a shorter directory for its sockets (TMPDIR, RAY_TMPDIR): such a path may have 107 "
+    "characters.",
+    r"database is locked": "Let one process alone write that SQLite file, and put it on a local disk: network file "
+    "systems do not lock it well.",
+    r"stale file handle|errno 116|transport endpoint is not connected": "Mount that file system again on the node "
+    "(`ls` of the path fails alike), or leave the node out, then run the rows again that it cost.",
+}
+"""What to do where neither space nor permissions are the matter."""
+
+
+def _disk(view: View) -> Iterator[Sight]:
+    for sight in _disk_said(view):
+        found = (text for pattern, text in _DISK_ADVICE.items() if re.search(pattern, sight.what, re.IGNORECASE))
+        yield replace(sight, advice=next(found, ""))
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="infra.wrong_server",
@@ -384,8 +435,9 @@ RULES: tuple[Rule, ...] = (
             sources=("exchange",),
             unless=ALLOTMENT,
         ),
-        cause="The environment could not give the row a session ({what}), and the row was scored all the same.",
-        next_action="Reap leaked sessions, bound the concurrency to the pool, and leave these rows out of training.",
+        cause="The environment could not give the row a session: {what}.",
+        next_action="Reap leaked sessions, bound the concurrency to the pool, and leave these rows out of the mean and "
+        "of training, for a 0 of them is no score.",
         source="Environments with remote sessions that answer 200 with an error",
         strength=Strength.PROVEN,
         runner_up=Layer.THROUGHPUT_RESOURCES,
@@ -462,6 +514,19 @@ RULES: tuple[Rule, ...] = (
         failure_kind="provider_unavailable",
     ),
     Rule(
+        id="infra.mcp_session",
+        layer=Layer.INFRA,
+        needs="A tool's words that the MCP server behind it ended their session",
+        sees=both(said(MCP_SESSION, calls=frozenset({Call.TOOL})), _tool_tells_mcp_session),
+        cause="The MCP server behind the tool ended the session that the tool still calls with: {what}.",
+        next_action="See why it ended (the MCP server restarted, let it expire, or another replica answers), restart "
+        "the resources server so that it begins a new one, and discard the rows since the first such answer; a client "
+        "has to initialize anew on a 404.",
+        source="Model Context Protocol, Streamable HTTP, session management",
+        runner_up=Layer.VERIFIER_RUNTIME,
+        failure_kind="session_expired",
+    ),
+    Rule(
         id="infra.sandbox",
         layer=Layer.INFRA,
         needs="Words that a sandbox, container or browser is gone, or was never there",
@@ -518,7 +583,7 @@ RULES: tuple[Rule, ...] = (
             r"could not connect to the head server[^\n]{0,120}|head server[^\n]{0,80}(?:unreachable|not running|"
             r"refused)"
         ),
-        cause="The head server does not answer at the address the collector was given.",
+        cause="The head server does not answer at the address the collector was given: {what}.",
         next_action="Start the servers first (`gym env start`), or set head_server.host and head_server.port to where "
         "they run.",
         source="Gym 0.7.0 start-up",
@@ -551,18 +616,10 @@ RULES: tuple[Rule, ...] = (
         id="infra.disk",
         layer=Layer.INFRA,
         needs="Words that a filesystem is full, read-only, stale or refuses",
-        sees=both(
-            _tool_tells_disk,
-            said(
-                r"no space left on device|errno 28|disk quota exceeded|errno 122|read-only file system|errno 30|"
-                r"stale file handle|errno 116|input/output error|errno 5\]|transport endpoint is not connected|"
-                r"structure needs cleaning|permissionerror|permission denied|errno 13\]|database or disk is full|"
-                r"database is locked|af_unix path (?:too long|length)"
-            ),
-        ),
+        sees=_disk,
         cause="The filesystem refused: {what}.",
-        next_action="Free space or correct the mount and its permissions on that node, then resume into a clean "
-        "output path.",
+        next_action="Free space or correct the mount and its permissions on that node (`df -h`, `df -i`, `ls -ld` of "
+        "that path, for the user that runs the server), then run the rows again that it cost.",
         source="Linux errno",
         failure_kind="persistence_failed",
     ),
@@ -581,13 +638,10 @@ RULES: tuple[Rule, ...] = (
         id="infra.header_limit",
         layer=Layer.INFRA,
         needs="Words that a header is larger than a server takes",
-        sees=said(
-            r"got more than \d+ bytes|request header (?:fields )?too large|header or cookie too large|line ?too ?long|"
-            r"lineTooLong|headers? exceed|max_field_size|max_line_size",
-            unless=r"content length|body",
-        ),
+        sees=_header_limit,
         cause="The request's headers, usually its collected cookies, are larger than the server takes: {what}.",
-        next_action="Stop the cookies from piling up, or raise the server's header limit.",
+        next_action="Stop the cookies from piling up (a cookie jar of its own for each row), or raise the server's "
+        "header limit.",
         source="aiohttp's 8,190-byte field limit, nginx's and uvicorn's own; RFC 6585 431",
         strength=Strength.PROVEN,
         runner_up=Layer.VERIFIER_RUNTIME,
@@ -787,8 +841,9 @@ RULES: tuple[Rule, ...] = (
             errors=(TransportErrorKind.RESET, TransportErrorKind.CLOSED, TransportErrorKind.MALFORMED),
         ),
         cause="The connection was dropped before the answer was whole: {what}.",
-        next_action="See whether the server behind it restarted or was killed, and what gateway or keep-alive limit "
-        "lies between.",
+        next_action="See whether the server behind it restarted or was killed at that time (its own log's last lines; "
+        "`dmesg -T | grep -i 'killed process'` on its node); if it lives, see what gateway or keep-alive limit lies "
+        "between.",
         source="TCP; Gym retries a dropped connection every 0.5 s without end",
         runner_up=Layer.MODEL_SERVING,
         failure_kind="transport_peer_drop",
@@ -817,8 +872,8 @@ RULES: tuple[Rule, ...] = (
         needs="An exchange that has been open for long, with nothing open below it",
         sees=_never_answered,
         cause="{what} was never answered; everything above it waits for it.",
-        next_action="List what is open with its age, look at the process at the far end of this one (stack, socket "
-        "state), and restart it.",
+        next_action="List what is open with its age (`gymtap inflight`), look at the process at the far end of this "
+        "one (`py-spy dump --pid PID`, `ss -tnp`), and restart it; then run the rows again that waited.",
         source="Gym's client has no time limit of its own, so a half-open socket waits for ever",
         strength=Strength.STATUS,
         runner_up=Layer.THROUGHPUT_RESOURCES,
