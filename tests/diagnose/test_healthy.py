@@ -111,7 +111,7 @@ def test_a_verdict_with_its_reasons_is_no_broken_verifier(verdict: dict[str, Any
         ({"code": -500, "message": "open /tmp/1.py: no space left on device", "data": None}, "infra.disk"),
         (
             {"content": [{"type": "text", "text": "McpError: Session terminated"}], "isError": True},
-            "infra.tool_backend",
+            "infra.mcp_session",
         ),
         ({"observation": "", "error": "the browser has been closed", "done": False}, "infra.sandbox"),
         ({"observation": "", "error": "No active session. Call seed_session first."}, "verifier.session_unknown"),

@@ -207,3 +207,20 @@ def test_three_dropped_tries_are_no_endless_reconnect_and_neither_are_those_of_d
     few = diagnose(Material(exchanges=tuple(dropped(number) for number in range(3))))
     several = diagnose(Material(exchanges=tuple(dropped(number, parent=f"m{number}") for number in range(7))))
     assert {few.rule, several.rule} == {"infra.dropped"}
+
+
+@pytest.mark.parametrize(("status", "rule"), [(200, "verifier.judge_filtered"), (500, "data.content_policy")])
+def test_a_filtered_judge_is_the_verifiers_where_it_scored_and_the_rows_where_it_did_not(
+    status: int, rule: str
+) -> None:
+    refused = json.dumps({"error": {"message": "Blocked by the content filter.", "code": "content_filter"}})
+    passed_on = json.dumps(f"Hit an exception in Rubric___rubric calling an inner server: {refused.encode()!r}")
+    verify = Seen(
+        "v", "agent", "resources", Call.VERIFY, target="/verify", status=status, request="{}",
+        response='{"reward": 0.0}' if status < 400 else passed_on, started_ms=0.0, duration_ms=50.0,
+    )  # fmt: skip
+    provider = Seen(
+        "p", "judge_model", "provider", Call.PROVIDER, judge=True, status=400, request="{}", response=refused,
+        started_ms=10.0, duration_ms=5.0, parent="v",
+    )  # fmt: skip
+    assert diagnose(Material(exchanges=(verify, provider))).rule == rule

@@ -12,6 +12,7 @@ from gymtap.proxy.diagnose.answers import read_answer
 from gymtap.proxy.diagnose.evidence import Seen, read_json
 from gymtap.proxy.diagnose.raised import frame_of, missing_key, raised_at, rows_without, stumbled_over
 from gymtap.proxy.diagnose.rule import (
+    CONTENT_POLICY,
     MCP_SESSION,
     NO_SESSION,
     NOT_OVERFLOW,
@@ -24,6 +25,7 @@ from gymtap.proxy.diagnose.rule import (
     both,
     exchange_sight,
     said,
+    scored_unjudged,
     sight_of,
 )
 from gymtap.proxy.diagnose.tool_answers import hopeless_tools
@@ -170,6 +172,16 @@ def _judge_overflow(view: View) -> Iterator[Sight]:
             and not re.search(NOT_OVERFLOW, failure.said, re.IGNORECASE)
         ):
             yield exchange_sight(view, failure.exchange, failure.said[:300], failure.said.partition("\n")[0][:160])
+
+
+def _judge_filtered(view: View) -> Iterator[Sight]:
+    """A content filter's refusal of the judge's prompt under a verify that scored the row all the same."""
+    for sight in _judge_refused(view):
+        if sight.failure is not None and scored_unjudged(view, sight.failure):
+            yield sight
+
+
+_judge_refused = said(CONTENT_POLICY, judge=True, sources=("exchange",))
 
 
 def _judge_rejected(view: View) -> Iterator[Sight]:
@@ -604,6 +616,20 @@ RULES: tuple[Rule, ...] = (
         next_action="Shorten the answer before judging, or serve the judge with a longer context; score these rows "
         "again.",
         source="Gym 0.7.0 vllm_model swallows context errors, the judge's too",
+        strength=Strength.PROVEN,
+        runner_up=Layer.DATA_SCHEMA,
+        failure_kind="judge_failed",
+    ),
+    Rule(
+        id="verifier.judge_filtered",
+        layer=Layer.VERIFIER_RUNTIME,
+        needs="A content filter's refusal of a judge's prompt, under a verify that answered with a reward",
+        sees=_judge_filtered,
+        cause="A content filter refused the judge's prompt, so nothing was judged, and the row was scored all the "
+        "same: {what}.",
+        next_action="Let the verifier mask such rows instead of scoring them, and judge them with a provider or "
+        "deployment whose filter lets the text pass; the answers need not be generated again.",
+        source="Azure and OpenAI content filters; except-and-return-0 in resources servers",
         strength=Strength.PROVEN,
         runner_up=Layer.DATA_SCHEMA,
         failure_kind="judge_failed",
