@@ -54,6 +54,22 @@ class Terminal:
                 return time.perf_counter() - self.started
         raise TimeoutError(pattern)
 
+    def last(self, pattern: str) -> str:
+        """What was painted last of what a pattern matches."""
+        return re.findall(pattern.encode(), _ESCAPES.sub(b"", self.seen))[-1].decode()
+
+    def painted(self, keys: bytes, pattern: str, limit_s: float = 10) -> tuple[float, str]:
+        """Milliseconds from a key until a text is painted that a pattern matches, and the text."""
+        self.settle()
+        self.seen = b""
+        began = time.perf_counter()
+        os.write(self._master, keys)
+        while time.perf_counter() - began < limit_s:
+            self._read(0.05)
+            if found := re.search(pattern.encode(), _ESCAPES.sub(b"", self.seen)):
+                return (time.perf_counter() - began) * 1e3, found[0].decode()
+        raise TimeoutError(f"{pattern} was not painted for {keys!r}")
+
     def settle(self, quiet_s: float = _QUIET_S, limit_s: float = 3) -> None:
         """Read until nothing comes for a moment."""
         until = time.perf_counter() + limit_s
@@ -106,10 +122,11 @@ def measure(capture: Path) -> None:
     _report("j", [ui.key(b"j") for _ in range(100)])
     _report("ctrl-d, ctrl-u", [ui.key(key) for key in (b"\x04", b"\x15") * 20])
     _report("G, g", [ui.key(key) for key in (b"G", b"g") * 20])
-    for text in (b"status:5xx", b"layer:model_serving dur>20ms", b"task:4242", b"~grammar"):
+    for text in ("status:5xx", "layer:model_serving dur>20ms", "task:4242", "~grammar"):
         ui.type(b"f")
-        ui.type(b"\x15" + text)
-        print(f"{'filter ' + text.decode():34} {ui.key(b'\r'):6.0f} ms", flush=True)
+        ui.type(b"\x15" + text.encode())
+        taken_ms, shown = ui.painted(b"\r", f"[0-9,]+ of [0-9,]+ rows +filter {re.escape(text)}")
+        print(f"{'filter ' + text:34} {taken_ms:6.0f} ms   {shown.partition(' rows')[0]} rows", flush=True)
     print(f"{'open a row':34} {ui.key(b'\r'):6.0f} ms", flush=True)
     print(f"{'peak memory':34} {ui.peak_mb():6.0f} MB", flush=True)
     ui.process.terminate()

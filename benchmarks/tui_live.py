@@ -11,7 +11,6 @@ load have a process each, so that nothing but the machine is shared with the UI.
 import asyncio
 import multiprocessing
 import os
-import re
 import signal
 import socket
 import statistics
@@ -146,7 +145,7 @@ class Watch:
             time.sleep(1.5)
             ui.settle()
             self.memory_mb = ui.peak_mb()
-            self.exchanges = re.findall(rb"([0-9,]+) exchanges", ui.seen)[-1].decode()
+            self.exchanges = ui.last("[0-9,]+ exchanges")
             os.kill(ui.process.pid, signal.SIGTERM)
             ui.process.wait(20)
 
@@ -181,7 +180,7 @@ def measure(directory: Path, rounds: int) -> None:
     print(f"{'without the UI, round by round':34} {min(apart):.2f} to {max(apart):.2f}")
     _report(f"j, while {_RATE} exchanges/s come", watch.keys)
     print(f"{'the UI':34} took {watch.processor:.0%} of a processor and {watch.memory_mb:.0f} MB")
-    print(f"{'it has seen':34} {watch.exchanges} of {(1 + 2 * rounds) * _RATE * _SECONDS:,} exchanges")
+    print(f"{'it has seen':34} {watch.exchanges}, of {(1 + 2 * rounds) * _RATE * _SECONDS:,}")
 
 
 if __name__ == "__main__":

@@ -36,11 +36,7 @@ class RowKey(Model):
     @property
     def label(self) -> str:
         """The short name without the agent, as in `12.3`, `12.3a1`, `r2:12.3`, `@my-id`."""
-        run = f"r{self.run}:" if self.run != 1 else ""
-        if self.task is None or self.rollout is None:
-            return f"{run}@{self.rollout_id}"
-        attempt = f"a{self.attempt}" if self.attempt else ""
-        return f"{run}{self.task}.{self.rollout}{attempt}"
+        return row_label(self.run, self.task, self.rollout, self.attempt, self.rollout_id)
 
     @classmethod
     def parse(cls, label: str) -> Self:
@@ -57,3 +53,11 @@ class RowKey(Model):
             run=int(part["run"] or 1),
             agent=part["agent"],
         )
+
+
+def row_label(run: int, task: int | None, rollout: int | None, attempt: int, rollout_id: str | None) -> str:
+    """As `RowKey.label`, for whoever has a hundred thousand rows to name and no keys."""
+    of_run = f"r{run}:" if run != 1 else ""
+    if task is None or rollout is None:
+        return f"{of_run}@{rollout_id}"
+    return f"{of_run}{task}.{rollout}{f'a{attempt}' if attempt else ''}"

@@ -167,7 +167,10 @@ class Filter:
 
     def __call__(self, row: Subject) -> bool:
         """Whether the row passes."""
-        return all(test(row) for test in self.tests)
+        for test in self.tests:  # noqa: SIM110  # `all` takes twice as long, of a hundred thousand rows
+            if not test(row):
+                return False
+        return True
 
 
 def parse(text: str) -> Filter:

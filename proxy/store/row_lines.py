@@ -11,6 +11,7 @@ from sys import intern
 from typing import Any, NamedTuple, Protocol
 
 from gymtap.schemas import RowKey, RowState, State
+from gymtap.schemas.row import row_label
 
 PIECE_ROWS = 10_000
 
@@ -58,7 +59,7 @@ class RowLine(NamedTuple):
     @property
     def label(self) -> str:
         """As `RowKey.label`."""
-        return self.key.label
+        return row_label(self.run, self.task, self.rollout, self.attempt, self.rollout_id)
 
 
 type Identity = tuple[int, int | None, int | None, int, str | None, str | None]
