@@ -37,7 +37,7 @@ def frame_of(traceback: str) -> str:
     frames = list(_FRAME.finditer(traceback))
     if not frames:
         return ""
-    code = (frames[-1]["code"] or "").strip()
+    code = (frames[-1]["code"] or "").strip(" |\t")
     place = f"{'/'.join(frames[-1]['path'].split('/')[-2:])}:{frames[-1]['line']}"
     return f"{place} (`{code}`)" if code and not code.startswith(("File ", "^", "~")) else place
 

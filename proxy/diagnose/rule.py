@@ -6,7 +6,7 @@ nothing else does.
 """
 
 import re
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
@@ -368,6 +368,19 @@ def web_pages(*, of_people: bool) -> Sees:
             leaf = exchange.unwrapped.leaf if exchange.call in PROVIDER and (exchange.status or 500) < 300 else None
             if leaf is not None and leaf.kind is LeafKind.HTML and bool(_FOR_PEOPLE.search(leaf.text)) is of_people:
                 yield exchange_sight(view, exchange, f"200 {(exchange.response or '')[:200]}", leaf.message[:120])
+
+    return sees
+
+
+def advised(seen: Sees, by_words: Mapping[str, str]) -> Sees:
+    """Sees the same, with the next step of the first pattern (any case) that what failed matches."""
+    patterns = [(re.compile(pattern, re.IGNORECASE), then) for pattern, then in by_words.items()]
+
+    def sees(view: View) -> Iterator[Sight]:
+        for sight in seen(view):
+            words = sight.failure.said if sight.failure else sight.what
+            then = next((then for pattern, then in patterns if pattern.search(words)), sight.advice)
+            yield replace(sight, advice=then)
 
     return sees
 

@@ -16,6 +16,7 @@ from gymtap.proxy.diagnose.rule import (
     Sight,
     Strength,
     View,
+    advised,
     both,
     exchange_sight,
     said,
@@ -316,6 +317,28 @@ def _preflight(view: View) -> Iterator[Sight]:
             yield sight_of(failure, found[1])
 
 
+_HUB_ADVICE = {
+    r"gated repo|gatedrepoerror|is restricted|must be authenticated": "Ask for access to that repository on the hub "
+    "with the account whose token is used, and set HF_TOKEN to it where the servers start, on every node.",
+}
+_yaml_said = both(
+    said(r"(?:No such file or directory|FileNotFoundError)[^\n]*\.(?:jsonl|ndjson|parquet)\b", sources=("log",)),
+    said(
+        r"yaml\.(?:scanner|parser|constructor|composer)\.\w+|ScannerError|ParserError: while parsing a|"
+        r"found character '\\\\t'|(?:No such file or directory|FileNotFoundError)[^\n]*\.ya?ml|"
+        r"config(?:uration)? (?:file|path) [^\n]{0,120}(?:does not exist|not found)"
+    ),
+)
+_YAML_PLACE = re.compile(r"in \"([^\"\n]+)\", line (\d+)")
+
+
+def _yaml(view: View) -> Iterator[Sight]:
+    """A file that is not YAML or not there, with the file and line that the parser names last."""
+    for sight in _yaml_said(view):
+        places = _YAML_PLACE.findall(sight.failure.said) if sight.failure else []
+        yield replace(sight, what=f"{sight.what.rstrip('.')}, in {places[-1][0]}:{places[-1][1]}") if places else sight
+
+
 RULES: tuple[Rule, ...] = (
     Rule(
         id="config.unserved_tool",
@@ -549,16 +572,7 @@ RULES: tuple[Rule, ...] = (
         id="config.yaml",
         layer=Layer.CONFIG,
         needs="A YAML parser's words, or a configuration or input file that is not there",
-        sees=both(
-            said(
-                r"(?:No such file or directory|FileNotFoundError)[^\n]*\.(?:jsonl|ndjson|parquet)\b", sources=("log",)
-            ),
-            said(
-                r"yaml\.(?:scanner|parser|constructor|composer)\.\w+|ScannerError|ParserError: while parsing a|"
-                r"found character '\\\\t'|(?:No such file or directory|FileNotFoundError)[^\n]*\.ya?ml|"
-                r"config(?:uration)? (?:file|path) [^\n]{0,120}(?:does not exist|not found)"
-            ),
-        ),
+        sees=_yaml,
         cause="A configuration or input file is missing, or is not YAML: {what}.",
         next_action="Correct the path (config_paths, input_jsonl_fpath) or the line that the parser names; relative "
         "paths count from where the command runs.",
@@ -617,15 +631,19 @@ RULES: tuple[Rule, ...] = (
         id="config.credentials_missing",
         layer=Layer.CONFIG,
         needs="Words that an environment variable, a login or a licence for a download is missing",
-        sees=said(
-            r"KeyError(?:: |\()'(?P<what>(?-i:[A-Z][A-Z0-9_]{3,}))'|"
-            r"environment variable [`'\"]?\w+[`'\"]? (?:is )?(?:not set|missing|must be set)|(?:HF_TOKEN|HUGGING\w+|"
-            r"WANDB_API_KEY|OPENAI_API_KEY|NGC_API_KEY)[^\n]{0,60}(?:not set|missing|required|must)|GatedRepoError|"
-            r"gated repo\b|access to model [^\n]{0,120} is restricted|(?:you )?must be authenticated|"
-            r"user is not logged in|"
-            r"(?:requires?|missing|not (?:set|configured))\b[^\n]{0,120}"
-            r"\bset [`'\"]?(?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)|"
-            r"api_key not configured|No API key configured"
+        sees=advised(
+            said(
+                r"KeyError(?:: |\()'(?P<what>(?-i:[A-Z][A-Z0-9_]{3,}))'|"
+                r"environment variable [`'\"]?\w+[`'\"]? (?:is )?(?:not set|missing|must be set)|"
+                r"(?:HF_TOKEN|HUGGING\w+|"
+                r"WANDB_API_KEY|OPENAI_API_KEY|NGC_API_KEY)[^\n]{0,60}(?:not set|missing|required|must)|GatedRepoError|"
+                r"gated repo\b|access to model [^\n]{0,120} is restricted|(?:you )?must be authenticated|"
+                r"user is not logged in|"
+                r"(?:requires?|missing|not (?:set|configured))\b[^\n]{0,120}"
+                r"\bset [`'\"]?(?-i:[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+)|"
+                r"api_key not configured|No API key configured"
+            ),
+            _HUB_ADVICE,
         ),
         cause="A variable or a login that the run needs is not set: {what}.",
         next_action="Export it where the servers start, on every node, and start again.",

@@ -16,6 +16,7 @@ from gymtap.proxy.diagnose.rule import (
     Sight,
     Strength,
     View,
+    advised,
     both,
     exchange_sight,
     said,
@@ -325,13 +326,6 @@ _TLS_ADVICE = {
 """What to do by OpenSSL's reason, for each is mended elsewhere."""
 
 
-def _tls(view: View) -> Iterator[Sight]:
-    for sight in both(said(errors=(TransportErrorKind.TLS,)), _tls_said)(view):
-        words = sight.failure.said if sight.failure else sight.what
-        found = (text for pattern, text in _TLS_ADVICE.items() if re.search(pattern, words, re.IGNORECASE))
-        yield replace(sight, advice=next(found, ""))
-
-
 _LISTENING = (
     "See on that host whether a process listens on the port (`ss -ltnp`) and why it ended if none does (its own log's "
     "last lines); if one listens, look for a firewall or another network between."
@@ -378,10 +372,20 @@ _DISK_ADVICE = {
 """What to do where neither space nor permissions are the matter."""
 
 
-def _disk(view: View) -> Iterator[Sight]:
-    for sight in _disk_said(view):
-        found = (text for pattern, text in _DISK_ADVICE.items() if re.search(pattern, sight.what, re.IGNORECASE))
-        yield replace(sight, advice=next(found, ""))
+_CONTAINER_ADVICE = {
+    r"slurm|srun|sbatch|sacct|due to|cancelled at": "",
+    r"toomanyrequests|pull rate limit": "Log in to the registry on that node (`docker login`), or pull through a "
+    "mirror: its limit is for each address and account.",
+    r"manifest|no such image|image[^\n]{0,40}not found|imagepull|errimage|pull image": "Try the pull on that node "
+    "(`docker pull IMAGE`): correct the image's name or tag, or the login to its registry.",
+    r"failedscheduling|nodes? (?:are|is) available|insufficient": "See what the pod asks for and what the nodes have "
+    "left (`kubectl describe pod POD`, `kubectl describe node`): ask for less, free some, or add nodes.",
+    r"docker daemon|docker\.sock|api version": "See whether the daemon runs on that node and whether this user may use "
+    "its socket (`docker info`); start it or mount the socket, then run the rows again.",
+    r"docker|container|pod\b|kube|shim|mount|probe": "Read the container's own first error on that node (`docker "
+    "logs`, `kubectl describe pod`), and repair image, disk or mount there; then run the rows again.",
+}
+"""What to do below Gym by who tells it; Slurm's words leave it to the rule."""
 
 
 RULES: tuple[Rule, ...] = (
@@ -616,7 +620,7 @@ RULES: tuple[Rule, ...] = (
         id="infra.disk",
         layer=Layer.INFRA,
         needs="Words that a filesystem is full, read-only, stale or refuses",
-        sees=_disk,
+        sees=advised(_disk_said, _DISK_ADVICE),
         cause="The filesystem refused: {what}.",
         next_action="Free space or correct the mount and its permissions on that node (`df -h`, `df -i`, `ls -ld` of "
         "that path, for the user that runs the server), then run the rows again that it cost.",
@@ -627,7 +631,7 @@ RULES: tuple[Rule, ...] = (
         id="infra.tls",
         layer=Layer.INFRA,
         needs="A failed TLS handshake or certificate",
-        sees=_tls,
+        sees=advised(both(said(errors=(TransportErrorKind.TLS,)), _tls_said), _TLS_ADVICE),
         cause="TLS to the server failed: {what}.",
         next_action="Check the scheme (http or https), the host name and the CA bundle that this process trusts.",
         source="OpenSSL",
@@ -707,19 +711,23 @@ RULES: tuple[Rule, ...] = (
         id="infra.slurm",
         layer=Layer.INFRA,
         needs="Slurm's or the container runtime's words",
-        sees=said(
-            r"slurmstepd: error|srun: error|srun: (?:Force|Job step)|sbatch: error|slurm[^\n]{0,40}(?:error|cancel)|"
-            r"node[_ ]fail\b|job \d+ (?:cancelled|on)|CANCELLED AT|DUE TO (?:NODE FAILURE|PREEMPTION|TIME LIMIT|"
-            r"TASK FAILURE)|pyxis:|enroot|failed to (?:create|start|import) container|no such container|"
-            r"error response from daemon|docker: |dockerexception|fetching server api version|docker daemon|"
-            r"docker\.sock|image[^\n]{0,40}not found|manifest unknown|errimagepull|"
-            r"/images/create\?|https?://[^\s'\"\\]+/v2/(?:[\\'\"]|[^\s'\"]*/(?:manifests|blobs)/)|"
-            r"no such image|failed to pull image|back-off (?:restarting|pulling)|probe failed: |"
-            r"nodes? (?:are|is) available: \d+ insufficient|failedscheduling|node was low on resource: (?!memory)|"
-            r"toomanyrequests: |pull rate limit|imagepullbackoff|crashloopbackoff|"
-            r"singularity|apptainer|cannot mount|mount(?:ing)? [^\n]{0,60}failed|"
-            r"bind: ",
-            unless=rf"oom[-_ ]?kill|out of memory|{_STEP_ENDED}",
+        sees=advised(
+            said(
+                r"slurmstepd: error|srun: error|srun: (?:Force|Job step)|sbatch: error|"
+                r"slurm[^\n]{0,40}(?:error|cancel)|"
+                r"node[_ ]fail\b|job \d+ (?:cancelled|on)|CANCELLED AT|DUE TO (?:NODE FAILURE|PREEMPTION|TIME LIMIT|"
+                r"TASK FAILURE)|pyxis:|enroot|failed to (?:create|start|import) container|no such container|"
+                r"error response from daemon|docker: |dockerexception|fetching server api version|docker daemon|"
+                r"docker\.sock|image[^\n]{0,40}not found|manifest unknown|errimagepull|"
+                r"/images/create\?|https?://[^\s'\"\\]+/v2/(?:[\\'\"]|[^\s'\"]*/(?:manifests|blobs)/)|"
+                r"no such image|failed to pull image|back-off (?:restarting|pulling)|probe failed: |"
+                r"nodes? (?:are|is) available: \d+ insufficient|failedscheduling|node was low on resource: (?!memory)|"
+                r"toomanyrequests: |pull rate limit|imagepullbackoff|crashloopbackoff|"
+                r"singularity|apptainer|cannot mount|mount(?:ing)? [^\n]{0,60}failed|"
+                r"bind: ",
+                unless=rf"oom[-_ ]?kill|out of memory|{_STEP_ENDED}",
+            ),
+            _CONTAINER_ADVICE,
         ),
         cause="The job or its container failed below Gym: {what}.",
         next_action="Read the job's state and first error (`sacct -j`, Slurm's stderr), and repair node, image or "
@@ -859,8 +867,9 @@ RULES: tuple[Rule, ...] = (
             r"clientoserror|global (?:server disconnected|client os) ?errors?|readerror"
         ),
         cause="A connection was dropped: {what}.",
-        next_action="See whether the server behind it restarted or was killed, and what gateway or keep-alive limit "
-        "lies between.",
+        next_action="See whether the server behind it restarted or was killed at that time (its own log's last lines; "
+        "`dmesg -T | grep -i 'killed process'` on its node); if it lives, see what gateway or keep-alive limit lies "
+        "between.",
         source="aiohttp, httpx and urllib3 messages; Gym 0.7.0 [request_retry]",
         strength=Strength.STATUS,
         runner_up=Layer.MODEL_SERVING,

@@ -353,7 +353,28 @@ def _broken_answer(view: View) -> Iterator[Sight]:
             continue
         unreadable = re.search(_UNREADABLE, failure.said) or _lacks_key(view, exchange)
         if unreadable and not _child_failed(view, exchange):
-            yield exchange_sight(view, exchange, failure.said[:300], failure.said.partition("\n")[0][:160])
+            told = failure.said.partition("\n")[0][:160]
+            sight = exchange_sight(view, exchange, failure.said[:300], told + _text_there(view, exchange, told))
+            yield replace(sight, advice=_IDS_ADVICE) if re.search(r"'\w*token_ids'", told) else sight
+
+
+_IDS_ADVICE = (
+    "The engine did not send the token ids that the model server asked for (return_token_ids): serve with a version "
+    "that knows this parameter (its `GET /version` and the start of its log tell which runs), or switch off in the "
+    "model server's configuration what asks for them, where nothing is trained."
+)
+_CHARS_AROUND = 24
+
+
+def _text_there(view: View, exchange: Seen, words: str) -> str:
+    """What the provider's body has at the character at which a parser gave up; empty where neither is known."""
+    place = re.search(r"\bchar (\d+)\)", words)
+    bodies = [child.response for child in view.tree.children[exchange.id] if child.call is Call.PROVIDER]
+    if place is None or not bodies or not bodies[-1]:
+        return ""
+    at = int(place[1])
+    there = bodies[-1][max(0, at - _CHARS_AROUND) : at + _CHARS_AROUND]
+    return f"; there the provider's body has …{there}…" if there else ""
 
 
 def _lacks_key(view: View, exchange: Seen) -> bool:
@@ -682,7 +703,8 @@ RULES: tuple[Rule, ...] = (
             said(rf"responses_api_models[\s\S]*(?P<what>{_UNREADABLE})", sources=("log",)),
         ),
         cause="The model server could not read what the provider answered: {what}.",
-        next_action="Look at the provider's body of this call; it is in no log of Gym's.",
+        next_action="Look at the body that the provider answered this call with (`gymtap tree ROW`, then `gymtap show` "
+        "of the provider's exchange), for it is in no log of Gym's; mend it in the engine or in the proxy before it.",
         source="Gym 0.7.0 model servers index choices without checking",
         strength=Strength.STATUS,
     ),
