@@ -20,7 +20,7 @@ from gymtap.proxy.wiring.head import HeadRelay, fetch_config, gym_servers, tappe
 from gymtap.proxy.wiring.mapping import Mapping
 from gymtap.proxy.wiring.origin import Origin
 from gymtap.proxy.wiring.proxied import introduce, second_engine
-from gymtap.proxy.wiring.standing import ControlAddress, remove_control, write_control
+from gymtap.proxy.wiring.standing import ControlAddress, check_none_stands, remove_control, write_control
 from gymtap.proxy.wiring.watch import watching
 from gymtap.proxy.wiring.wrap import Say, conclude
 from gymtap.schemas import Server, ServerKind
@@ -73,6 +73,8 @@ async def stand(standing: Standing, say: Say) -> int:
 async def _check(standing: Standing) -> None:
     if not (standing.mappings or standing.gym or standing.takeover or standing.mitm):
         raise UsageError("nothing to stand in front of", "give --map, --gym, --takeover or --engine mitm")
+    if standing.takeover and standing.tap.capture is not None:
+        check_none_stands(standing.tap.capture)
     routes = [*(Route(each.name, each.listen, each.upstream) for each in standing.mappings), *_routes(standing)]
     check_circles([*routes, *beside(routes)])
     names = [mapping.name for mapping in standing.mappings]

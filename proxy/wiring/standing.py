@@ -1,7 +1,9 @@
 """Where a tap leaves its control address and token for `gymtap env`: `control.json` in its capture, mode 0600."""
 
 import os
+import socket
 from pathlib import Path
+from urllib.parse import urlsplit
 
 from pydantic import ValidationError
 
@@ -19,11 +21,31 @@ class ControlAddress(Model):
     pid: int
 
 
+def check_none_stands(capture: Path) -> None:
+    """Raises UsageError where another tap takes over into the capture: `gymtap env` could name one of them only."""
+    try:
+        held = read_control(capture)
+    except UsageError:
+        return
+    if _answers(held.url):
+        way_out = "use that one (gymtap env), stop it, or give this one a capture of its own"
+        raise UsageError(f"a tap already takes over into {capture}: pid {held.pid}", way_out)
+
+
 def write_control(capture: Path, address: ControlAddress) -> None:
     """Write it so that nobody else can read it at any moment."""
     handle = os.open(capture / _NAME, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(handle, "w") as file:
         file.write(address.model_dump_json())
+
+
+def _answers(url: str) -> bool:
+    at = urlsplit(url)
+    try:
+        socket.create_connection((at.hostname or "", at.port or 0), timeout=1.0).close()
+    except OSError:
+        return False
+    return True
 
 
 def remove_control(capture: Path) -> None:

@@ -169,6 +169,21 @@ async def test_env_knows_a_tap_that_was_killed(spawn, tmp_path) -> None:
     assert "is gone" in ended.err.splitlines()[0]
 
 
+async def test_a_second_tap_does_not_take_over_into_the_same_capture(spawn, tmp_path) -> None:
+    """`gymtap env` could name one of them only; the first goes on, also when it was killed and started again."""
+    command = (*_GYMTAP, "up", "--takeover", "-c", str(tmp_path / "up"))
+    first = await spawn(*command)
+    await first.err_line("recording to")
+    refused = await (await spawn(*command)).end()
+    assert (refused.status, refused.out) == (2, "")
+    assert f"pid {first.pid}" in refused.err.splitlines()[0]
+    assert (await (await spawn(*_GYMTAP, "env", "-c", str(tmp_path / "up"))).end()).status == 0
+    first.send(signal.SIGKILL)
+    await first.end()
+    again = await spawn(*command)
+    await again.err_line("recording to")
+
+
 async def test_env_prints_lines_for_a_shell(spawn) -> None:
     """With --control and --token the tap need not stand yet."""
     command = (*_GYMTAP, "env", "--control", "http://127.0.0.1:7450", "--token", "a b", "--no-egress")
