@@ -298,7 +298,7 @@ def _matched(match: re.Match[str] | None, failure: Failure) -> str:
     if match is None:
         return failure.said.partition("\n")[0][:200]
     named = match.groupdict().get("what")
-    words = (named or _line_around(match)).strip() + _fields(match)
+    words = (named or _sentence(match)).strip() + _fields(match)
     if failure.source == "exchange" and not named and " " not in words:
         words = failure.said.partition("\n")[0]  # a bare code; the message before it says more
     return words[:_ERROR_CHARS]
@@ -316,6 +316,15 @@ def _fields(match: re.Match[str]) -> str:
     found = [f"{field['place']}: {field['told']}" for field in _FIELD.finditer(match.string, match.end())]
     told = "; ".join(found[:_FIELDS_TOLD]) + ("; …" if len(found) > _FIELDS_TOLD else "")
     return f" ({told})" if found else ""
+
+
+def _sentence(match: re.Match[str]) -> str:
+    """The line around a match; with the two lines after it where it ends in a colon."""
+    line = _line_around(match)
+    if not line.rstrip().endswith(":"):
+        return line
+    after = match.string[match.end() :].partition("\n")[2].splitlines()
+    return " ".join([line.strip(), *(more.strip() for more in after[:2])])
 
 
 def _line_around(match: re.Match[str]) -> str:

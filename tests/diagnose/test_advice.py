@@ -258,3 +258,20 @@ def test_an_aborted_generation_is_no_score() -> None:
     assert "finish_reason abort" in found.cause
     assert "weights" in found.next_action
     assert "no score" in found.next_action
+
+
+def test_a_sentence_that_ends_in_a_colon_is_told_with_what_follows_it() -> None:
+    log = (
+        "Traceback (most recent call last):",
+        '  File "ray/worker.py", line 1, in connect',
+        "RuntimeError: Version mismatch: The cluster was started with:",
+        "    Ray: 2.52.0",
+        "    Python: 3.12.4",
+    )
+    assert "Ray: 2.52.0 Python: 3.12.4" in told(log=log).cause
+
+
+def test_what_a_tool_answered_stands_in_the_cause_that_names_it() -> None:
+    found = told(resources("/lookup", Call.TOOL, 500, "\"KeyError('results')\""))
+    assert "lookup (KeyError('results'))" in found.cause
+    assert "gymtap replay lookup" in found.next_action

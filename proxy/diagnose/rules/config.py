@@ -317,6 +317,12 @@ def _preflight(view: View) -> Iterator[Sight]:
             yield sight_of(failure, found[1])
 
 
+_FLAG_ADVICE = {
+    r"unrecognized arguments|no such option|nosuchoption|invalid choice:|unknown engine argument|error: argument --": (
+        "Correct that flag or its value on the command line, or where the configuration writes the engine's arguments; "
+        "the program's own `--help` lists what this version takes."
+    ),
+}
 _HUB_ADVICE = {
     r"gated repo|gatedrepoerror|is restricted|must be authenticated": "Ask for access to that repository on the hub "
     "with the account whose token is used, and set HF_TOKEN to it where the servers start, on every node.",
@@ -583,13 +589,16 @@ RULES: tuple[Rule, ...] = (
         id="config.value",
         layer=Layer.CONFIG,
         needs="A configuration model that rejects a value, before any row ran",
-        sees=said(
-            r"validation errors? for \w*(?:Config|Settings|Args|DatasetConfig|ServerConfig)\b|(?:license|"
-            r"domain)\b[^\n]{0,80}Input should be|Invalid (?:config|configuration)\b|ConfigError|"
-            r"ValidationError: \d+ validation errors? for \w*Config|unrecognized arguments|No such option|"
-            r"NoSuchOption|invalid choice:|must be one of \[|unknown engine argument|error: argument --",
-            sources=("log",),
-            unless=r"(?:Model|Parallel|Cache|Scheduler|Vllm)Config\b|EngineArgs|max_model_len",  # the engine's own
+        sees=advised(
+            said(
+                r"validation errors? for \w*(?:Config|Settings|Args|DatasetConfig|ServerConfig)\b|(?:license|"
+                r"domain)\b[^\n]{0,80}Input should be|Invalid (?:config|configuration)\b|ConfigError|"
+                r"ValidationError: \d+ validation errors? for \w*Config|unrecognized arguments|No such option|"
+                r"NoSuchOption|invalid choice:|must be one of \[|unknown engine argument|error: argument --",
+                sources=("log",),
+                unless=r"(?:Model|Parallel|Cache|Scheduler|Vllm)Config\b|EngineArgs|max_model_len",  # the engine's own
+            ),
+            _FLAG_ADVICE,
         ),
         cause="The configuration is not accepted: {what}.",
         next_action="Add the key or correct the value that the message names, in the YAML of the server whose config "

@@ -379,7 +379,8 @@ def _told_wrong_arguments(view: View) -> Iterator[Sight]:
     for exchange, text in hopeless_tools(view.material.exchanges):
         if re.search(words, text, re.IGNORECASE):
             sent = (exchange.request or "nothing")[:160]
-            yield exchange_sight(view, exchange, f"{text[:200]}; it was sent {sent}", exchange.path.rsplit("/", 1)[-1])
+            name = exchange.path.rsplit("/", 1)[-1]
+            yield exchange_sight(view, exchange, f"{text[:200]}; it was sent {sent}", f"{name} ({text[:160]})")
 
 
 _OF_ARGUMENTS = r"\"loc\"|argument|param|required|missing|\bfields?\b|\btype\b|schema|json|valid|must be|should be"
@@ -398,7 +399,8 @@ def _wrong_tool_arguments(view: View) -> Iterator[Sight]:
         if "json" in exchange.request_headers.get("content-type", "json"):
             told = (failure.innermost.leaf.message if failure.innermost else "") or failure.said
             text = f"{failure.status} {told[:200]}; it was sent {(exchange.request or 'nothing')[:160]}"
-            yield exchange_sight(view, exchange, text, exchange.path.rsplit("/", 1)[-1])
+            name = exchange.path.rsplit("/", 1)[-1]
+            yield exchange_sight(view, exchange, text, f"{name} ({told[:160].rstrip('.')})")
 
 
 _resources_422 = said(calls=RESOURCES - {Call.TOOL}, statuses=(422,), sources=("exchange", "log"))
@@ -448,8 +450,8 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.DATA_SCHEMA,
         needs="422 from a tool, or an answer that tells of nothing but wrong arguments",
         sees=both(_wrong_tool_arguments, _told_wrong_arguments, echoes(Echo.UNPROCESSABLE)),
-        cause="The arguments do not fit what the tool {what} takes; the error was fed back to the model as the tool's "
-        "output.",
+        cause="The arguments do not fit what the tool takes, and the error was fed back to the model as the tool's "
+        "output: {what}.",
         next_action="Compare the row's tool schema with the tool's request model and correct the one that drifted; "
         "where they agree, it is the model's behaviour.",
         source="FastAPI 422; Gym pastes it into function_call_output",

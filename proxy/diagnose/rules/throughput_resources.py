@@ -235,8 +235,18 @@ def _timed_out(view: View) -> Iterator[Sight]:
     load = ", ".join(_LOAD.findall(lines[-1])) if lines else ""
     for sight in _timeouts(view):
         waits = load and sight.failure is not None and (sight.failure.call in GENERATION or sight.failure.call is None)
-        what = f"{sight.what.rstrip('.')}; the engine's log says {load}"
-        yield replace(sight, what=what, advice=_CONGESTED_ADVICE) if waits else sight
+        if waits:
+            what = f"{sight.what.rstrip('.')}; the engine's log says {load}"
+            yield replace(sight, what=what, advice=_CONGESTED_ADVICE)
+        else:
+            of_tool = sight.exchange is not None and sight.exchange.call is Call.TOOL
+            yield replace(sight, advice=_TOOL_ADVICE) if of_tool else sight
+
+
+_TOOL_ADVICE = (
+    "See why what stands behind the tool took so long (its own log at that time): give it more capacity, lower the "
+    "rollouts in flight, or raise the tool's limit, and leave these rows out of the mean."
+)
 
 
 _CONGESTED_ADVICE = (

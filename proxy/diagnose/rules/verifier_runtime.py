@@ -448,7 +448,8 @@ def _tool_raised(view: View) -> Iterator[Sight]:
                 view,
                 failure.exchange,
                 f"{failure.status} {failure.said[:200]}",
-                failure.exchange.path.rsplit("/", 1)[-1],
+                f"{failure.exchange.path.rsplit('/', 1)[-1]} ({_leaf(failure.exchange) or failure.status})"
+                + _at(view, failure.exchange.unwrapped.leaf.text),
             )
 
 
@@ -516,7 +517,13 @@ def _log_exception(view: View) -> Iterator[Sight]:
     for sight in _log_said(view):
         text = sight.failure.said if sight.failure else ""
         place = frame_of(text) or raised_at(view.material.log, sight.what)
-        yield replace(sight, what=f"{sight.what} at {place}") if place else sight
+        yield replace(sight, what=f"{sight.what} at {place}", advice=_AT_THAT_LINE) if place else sight
+
+
+_AT_THAT_LINE = (
+    "Read the code at that line and what it was given (the request that led there, or what the server read at its "
+    "start), and mend what it takes for granted."
+)
 
 
 _OF_A_TURN = (
@@ -757,8 +764,9 @@ RULES: tuple[Rule, ...] = (
         layer=Layer.VERIFIER_RUNTIME,
         needs="5xx from a tool",
         sees=both(_tool_raised, echoes(Echo.RAISED)),
-        cause="The tool {what} raised; its error was fed to the model as the tool's output.",
-        next_action="Read the resources server's traceback for this call, and leave such rows out of the mean.",
+        cause="A tool raised, and its error was fed to the model as the tool's output: {what}.",
+        next_action="Read the resources server's traceback for this call, run it again alone (`gymtap replay "
+        "EXCHANGE`), and leave such rows out of the mean.",
         source="Gym pastes a tool's error body into function_call_output",
         strength=Strength.STATUS,
         failure_kind="verifier_error",
@@ -839,8 +847,8 @@ RULES: tuple[Rule, ...] = (
         needs="A traceback in a server's log that no other rule knows",
         sees=_log_exception,
         cause="Code of a server raised: {what}.",
-        next_action="Read the code at that line (the traceback's last frame in that server) and the request that led "
-        "there; mend what it takes for granted.",
+        next_action="Find its traceback in that server's own log: the last frame in the server's code, and the request "
+        "that led there.",
         source="Python tracebacks",
         strength=Strength.FALLBACK,
         failure_kind="verifier_error",
