@@ -602,9 +602,8 @@ RULES: tuple[Rule, ...] = (
         needs="A provider's words about a grammar, a JSON Schema or a tool definition",
         sees=_grammar,
         cause="The provider cannot turn a tool's schema into a grammar, or refuses the tool: {what}.",
-        next_action="Find which tool and keyword it is where the message does not name them: `gymtap check tools` "
-        "asks vLLM's grammar engines about each offline, `gymtap preflight` asks the endpoint about each for one "
-        "token; then rewrite that keyword in the data.",
+        next_action="Find the tool and keyword at fault (`gymtap check tools` asks vLLM's grammar engines offline, "
+        "`gymtap preflight` the endpoint, for one token a tool), then rewrite that keyword in the data.",
         source="vLLM 0.32 with xgrammar, llguidance and outlines; OpenAI invalid_function_parameters",
         strength=Strength.PROVEN,
         runner_up=Layer.MODEL_SERVING,
