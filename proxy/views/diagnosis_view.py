@@ -58,8 +58,8 @@ def _chain(diagnosis: Diagnosis) -> Iterator[Text]:
             ("  " * (number - 1) + ("└─ " if number else ""), "dim"),
             (hop.exchange, ID_STYLE),
             f" {hop.call} {printable(hop.boundary)} ",
-            (_ended(hop), FAILED_STYLE),
-            (f" {duration(hop.duration_ms)} {size(hop.response_bytes)}", "dim"),
+            (_ended(hop), FAILED_STYLE if hop.error or (hop.status or 0) >= 400 else ""),
+            ("".join(f" {part}" for part in (duration(hop.duration_ms), size(hop.response_bytes)) if part), "dim"),
             (" ◀" if last else "", "bold"),
         )
 
