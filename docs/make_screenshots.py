@@ -60,7 +60,7 @@ _STREAM = (*_ROWS, "f", "~filter, as in", "=agent:travel reward>0 failed=0", "En
 _STREAM += ("Enter", "~tool /describe_city", *"jjjjjjj", "Enter", "~200 OK")
 _REFUSED = (*_ROWS, "f", "~filter, as in", "=boundary:verify ~required", "Enter", "~rows +filter .*required")
 _REFUSED += ("R", "~contract.request")
-_REPLAY = (*_ROOT_CAUSE, "r", "~replay a")
+_REPLAY = (*_ROOT_CAUSE, "r", "~as it was, to where it went")
 
 VIEWS = (
     _view("overview", "the run, its top causes, failed rows by layer, what is in flight", f"~{_DIAGNOSED}"),
