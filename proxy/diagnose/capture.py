@@ -109,17 +109,21 @@ def _headers(headers: Headers) -> dict[str, str]:
 
 def diagnose_row(capture: Capture, row: Row, *, now_ns: int) -> Diagnosis:
     """The diagnosis of one row."""
-    found = diagnose(row_material(capture, row, now_ns=now_ns))
-    return found.model_copy(update={"row": row.key.label})
+    return _diagnosis(row, row_material(capture, row, now_ns=now_ns))
+
+
+def _diagnosis(row: Row, material: Material) -> Diagnosis:
+    return diagnose(material).model_copy(update={"row": row.key.label})
 
 
 def diagnose_beside(capture: Capture, row: Row, *, now_ns: int) -> tuple[Diagnosis, str | None]:
     """The diagnosis of one row; beside it, where a sibling passed, where that one first went another way."""
-    diagnosis = diagnose_row(capture, row, now_ns=now_ns)
+    material = row_material(capture, row, now_ns=now_ns)
+    diagnosis = _diagnosis(row, material)
     other = sibling(capture, row) if diagnosis.rule is not None else None
     if other is None:
         return diagnosis, None
-    found = first_difference(row_material(capture, row, now_ns=now_ns), row_material(capture, other, now_ns=now_ns))
+    found = first_difference(material, row_material(capture, other, now_ns=now_ns))
     return diagnosis, f"row {other.key.label} passed: {found or 'no difference before the failure'}"
 
 
