@@ -268,12 +268,11 @@ async def _hang_up(proxy: proxyserver.Proxyserver, *, without_redirector: bool) 
         gone = without_redirector and isinstance(server, mode_servers.LocalRedirectorInstance)
         if server.is_running and not gone:
             await server.stop()
-    tasks = [
-        io.handler
-        for connection in list(proxy.connections.values())
-        for io in connection.transports.values()
-        if io.handler is not None
-    ]
+    ends = [end for connection in list(proxy.connections.values()) for end in connection.transports.values()]
+    tasks = [end.handler for end in ends if end.handler is not None]
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)
+    for end in ends:  # a handler that is cancelled does not always close what it has opened
+        if end.writer is not None and not end.writer.is_closing():
+            end.writer.close()
